@@ -1,0 +1,1 @@
+"""Pure integer arithmetic over layers: no files, no clock, no environment, no printing."""

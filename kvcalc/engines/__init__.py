@@ -1,0 +1,31 @@
+"""Engines: whose allocation rules count. One file each; this table is the index.
+
+A module is imported only when its engine is asked for.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+
+from kvcalc.engines.base import Engine
+from kvcalc.errors import EngineError
+
+ENGINES: dict[str, str] = {
+    "exact": "kvcalc.engines.exact",
+    "static": "kvcalc.engines.static",
+    "paged": "kvcalc.engines.paged",
+}
+ALIASES: dict[str, str] = {"equation": "exact", "logical": "exact"}
+
+
+def find_engine(name: str) -> Engine:
+    """The engine called ``name``. Raises EngineError with near matches."""
+    key = name.strip().lower()
+    key = ALIASES.get(key, key)
+    if key not in ENGINES:
+        near = get_close_matches(key, [*ENGINES, *ALIASES], n=3, cutoff=0.4)
+        hint = f"did you mean {', '.join(near)}?" if near else f"known engines: {', '.join(ENGINES)}"
+        raise EngineError(f"unknown engine {name[:40]!r}", fix=hint)
+    engine: Engine = import_module(ENGINES[key]).ENGINE
+    return engine
