@@ -14,7 +14,8 @@
     └── UnavailableError      5   something outside is missing
         ├── MissingExtraError
         ├── HubError
-        └── DeviceError
+        ├── DeviceError
+        └── OutputError           a file that can't be written
 
 A "no" (does not fit, differs) is a result with exit code 1, not an exception.
 """
@@ -138,3 +139,9 @@ class DeviceError(UnavailableError):
     """The device that was asked for isn't there."""
 
     code = "device"
+
+
+class OutputError(UnavailableError):
+    """A file that the system won't let us write: a full disk, a missing folder, missing rights."""
+
+    code = "output"
