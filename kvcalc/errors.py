@@ -51,7 +51,9 @@ class KvcalcError(Exception):
         self.fix = fix
 
     def __str__(self) -> str:
-        return "\n".join(part for part in (self.what, self.where and f"  at: {self.where}", self.fix and f"  fix: {self.fix}") if part)
+        return "\n".join(
+            part for part in (self.what, self.where and f"  at: {self.where}", self.fix and f"  fix: {self.fix}") if part
+        )
 
 
 class UsageError(KvcalcError):

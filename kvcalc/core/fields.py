@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from kvcalc.errors import ConfigError
 
+Integer = int  # inside Fields, ``int`` is a method
+
 MAX_FIELD = 2**40  # no real dimension comes near; keeps products far from absurd
 MAX_LAYERS = 10_000
 
@@ -47,7 +49,7 @@ class Fields(Mapping[str, Field]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
-    def __len__(self) -> int:
+    def __len__(self) -> Integer:
         return len(self._values)
 
     def with_values(self, values: Mapping[str, Field]) -> Fields:
@@ -66,12 +68,12 @@ class Fields(Mapping[str, Field]):
         """``file: key`` for an error about ``name``."""
         return self.origin(name) or f"{self.where}: {name}"
 
-    def int_or_none(self, name: str, minimum: int = 1) -> int | None:
+    def int_or_none(self, name: str, minimum: Integer = 1) -> Integer | None:
         """An integer ≥ ``minimum``, or None when missing or null. Raises ConfigError."""
         value = self.raw(name)
         return None if value is None else self._checked(name, value, minimum)
 
-    def int(self, name: str, default: int | None = None, minimum: int = 1) -> int:
+    def int(self, name: str, default: Integer | None = None, minimum: Integer = 1) -> Integer:
         """An integer ≥ ``minimum``. Raises ConfigError when it is missing and there is no default."""
         value = self.int_or_none(name, minimum)
         if value is not None:
@@ -80,7 +82,7 @@ class Fields(Mapping[str, Field]):
             raise ConfigError(f"{name} is missing", self.where, _how_to_give(name))
         return default
 
-    def int_of(self, names: Iterable[str], default: int | None = None, minimum: int = 1) -> int:
+    def int_of(self, names: Iterable[str], default: Integer | None = None, minimum: Integer = 1) -> Integer:
         """The first of ``names`` that is there and not null."""
         names = tuple(names)
         for name in names:
@@ -125,7 +127,7 @@ class Fields(Mapping[str, Field]):
             raise ConfigError(f"{name} must be a list of words", self.at(name))
         return list(value)
 
-    def ints(self, name: str, minimum: int = 0) -> list[int] | None:
+    def ints(self, name: str, minimum: Integer = 0) -> list[Integer] | None:
         """A list of integers, or None when missing or null. Raises ConfigError."""
         value = self.raw(name)
         if value is None:
@@ -134,7 +136,7 @@ class Fields(Mapping[str, Field]):
             raise ConfigError(f"{name} must be a list of integers", self.at(name))
         return [self._checked(f"{name}[{index}]", item, minimum, name) for index, item in enumerate(value)]
 
-    def per_layer(self, name: str, num_layers: int, default: int | None = None, minimum: int = 0) -> list[int]:
+    def per_layer(self, name: str, num_layers: Integer, default: Integer | None = None, minimum: Integer = 0) -> list[Integer]:
         """One integer a layer: a list of that length, or a number for all. Raises ConfigError."""
         if isinstance(self.raw(name), list | tuple):
             values = self.ints(name, minimum) or []
@@ -153,13 +155,15 @@ class Fields(Mapping[str, Field]):
         origin = self.at(name)
         return Fields({str(key): Field(item, f"{origin}.{key}") for key, item in value.items()}, origin)
 
-    def _checked(self, label: str, value: object, minimum: int, name: str | None = None) -> int:
+    def _checked(self, label: str, value: object, minimum: Integer, name: str | None = None) -> Integer:
         if isinstance(value, float) and value.is_integer() and abs(value) < MAX_FIELD:
             value = int(value)  # some writers print 128.0
         if isinstance(value, bool) or not isinstance(value, int):
             raise ConfigError(f"{label} must be an integer, not {value!r:.40}", self.at(name or label))
         if not minimum <= value <= MAX_FIELD:
-            raise ConfigError(f"{label} is {value if abs(value) < 10**18 else 'huge'}, outside {minimum} to 2^40", self.at(name or label))
+            raise ConfigError(
+                f"{label} is {value if abs(value) < 10**18 else 'huge'}, outside {minimum} to 2^40", self.at(name or label)
+            )
         return value
 
 

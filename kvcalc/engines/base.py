@@ -47,7 +47,9 @@ class Option:
             return True
         if text.lower() in ("false", "0", "off", "no"):
             return False
-        raise UsageError(f"-o {self.name}={text[:40]} is neither true nor false", fix=f"write -o {self.name} or -o {self.name}=false")
+        raise UsageError(
+            f"-o {self.name}={text[:40]} is neither true nor false", fix=f"write -o {self.name} or -o {self.name}=false"
+        )
 
     def _int(self, text: str) -> int:
         bare = text.lstrip("-")
@@ -60,7 +62,7 @@ class Option:
         return value
 
 
-def _one(model: Model, request: Request) -> int:
+def _one(_model: Model, _request: Request) -> int:
     return 1
 
 
@@ -114,9 +116,7 @@ def resolve_types(model: Model, request: Request) -> tuple[Types, dict[str, tupl
 _STATE_TYPES = ("float32", "bfloat16", "float16")
 
 
-def _side(
-    asked: Dtype | None, name: str, model: Model, request: Request, own: Dtype, own_origin: str
-) -> tuple[Dtype, str]:
+def _side(asked: Dtype | None, name: str, model: Model, request: Request, own: Dtype, own_origin: str) -> tuple[Dtype, str]:
     if asked is not None:
         return asked, request.origins.get(name, "request")
     if model.cache_dtype:

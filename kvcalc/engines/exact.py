@@ -21,7 +21,7 @@ def total(model: Model, request: Request) -> Callable[[int, int], int]:
     return total_function(counted_layers(model, request), types)
 
 
-def step(model: Model, request: Request) -> int:
+def step(model: Model, _request: Request) -> int:
     """1, or the longest compression period: DeepSeek V4 adds a row every ``ratio`` tokens."""
     return max((getattr(part, "ratio", 0) or 1 for layer in model.layers for part in layer), default=1)
 

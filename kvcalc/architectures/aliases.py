@@ -1,0 +1,77 @@
+"""What Hugging Face files call the neutral fields, when their type's own row doesn't say."""
+
+from __future__ import annotations
+
+COMMON_ALIASES: dict[str, tuple[str, ...]] = {
+    "num_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_transformer_layers"),
+    "num_attention_heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
+    "num_kv_heads": (
+        "num_key_value_heads",
+        "num_kv_heads",
+        "n_head_kv",
+        "n_kv_heads",
+        "kv_n_heads",
+        "num_query_groups",
+        "num_attention_groups",
+    ),
+    "head_dim": ("head_dim", "kv_channels", "attention_head_dim"),
+    "hidden_size": ("hidden_size", "n_embd", "d_model", "n_embed", "model_dim"),
+    "max_tokens": (
+        "max_position_embeddings",
+        "n_positions",
+        "max_sequence_length",
+        "seq_length",
+        "max_seq_len",
+        "n_ctx",
+        "max_target_positions",
+        "context_length",
+        "model_max_length",
+    ),
+}
+
+ENCODER_DECODER_ALIASES: dict[str, tuple[str, ...]] = {
+    "num_layers": ("decoder_layers", "num_decoder_layers", "decoder_num_hidden_layers", "num_layers", "num_hidden_layers"),
+    "num_attention_heads": ("decoder_attention_heads", "num_heads", "decoder_num_attention_heads", "num_attention_heads"),
+    "num_kv_heads": ("decoder_num_key_value_heads", "num_key_value_heads"),
+    "head_dim": ("d_kv", "head_dim"),
+    "hidden_size": ("d_model", "hidden_size"),
+    "max_tokens": ("max_target_positions", "n_positions", "max_position_embeddings"),
+}
+
+# Where a composite keeps its decoder, in the order in which libraries look.
+NESTED_KEYS: tuple[str, ...] = (
+    "thinker_config",
+    "decoder",
+    "generator",
+    "text_config",
+    "language_config",
+    "llm_config",
+    "decoder_config",
+    "text_model_config",
+    "lm_config",
+    "language_model_config",
+)
+
+# Names of layer kinds in files (``layer_types`` and its older forms) → the kinds that the rules build.
+LAYER_KINDS: dict[str, str] = {
+    "full_attention": "full_attention",
+    "attention": "full_attention",
+    "global_attention": "full_attention",
+    "global": "full_attention",
+    "sliding_attention": "sliding_attention",
+    "sliding_window": "sliding_attention",
+    "local_attention": "sliding_attention",
+    "local": "sliding_attention",
+    "chunked_attention": "chunked_attention",
+    "linear_attention": "linear_attention",
+    "linear": "linear_attention",
+    "mamba": "linear_attention",
+    "mamba2": "linear_attention",
+    "recurrent": "linear_attention",
+    "conv": "linear_attention",
+    "hybrid": "hybrid",
+    "indexed_attention": "indexed_attention",
+    "deepseek_sparse_attention": "indexed_attention",
+    "moe": "none",
+    "mlp": "none",
+}

@@ -1,0 +1,129 @@
+"""From a file's words to a row of the table, and from its keys to neutral fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from kvcalc.architectures.aliases import COMMON_ALIASES, NESTED_KEYS
+from kvcalc.architectures.base import Architecture
+from kvcalc.architectures.class_defaults import ATTRIBUTE_MAP, CLASS_DEFAULTS, TEXT_CONFIGS, TEXT_FIXED, TEXT_INIT
+from kvcalc.architectures.table import ARCHITECTURES
+from kvcalc.core.fields import Field, Fields
+from kvcalc.errors import ArchitectureError
+
+_CLASS_ENDINGS = (
+    "ForCausalLM",
+    "ForConditionalGeneration",
+    "LMHeadModel",
+    "ForSeq2SeqLM",
+    "SparseForCausalLM",
+    "ForCausalLMV2",
+    "Model",
+)
+
+
+def find_architecture(model_type: str, where: str = "") -> Architecture:
+    """The row of ``model_type``. Raises ArchitectureError with its nearest relatives."""
+    if model_type in ARCHITECTURES:
+        return ARCHITECTURES[model_type]
+    near = get_close_matches(model_type, ARCHITECTURES, n=4, cutoff=0.5)
+    hint = f"nearest known types: {', '.join(near)}; " if near else ""
+    raise ArchitectureError(
+        f"model type {model_type[:60]!r} is not known",
+        where,
+        f"{hint}--assume TYPE counts it like one that is, marked as assumed",
+    )
+
+
+def type_by_class(class_names: object) -> str | None:
+    """The model type that a file's ``architectures`` names: DeepseekV4ForCausalLM runs deepseek_v4's code."""
+    if not isinstance(class_names, list):
+        return None
+    squeezed = {name.replace("_", "").replace("-", ""): name for name in ARCHITECTURES}
+    for word in class_names:
+        for ending in _CLASS_ENDINGS:
+            stem = word.removesuffix(ending).lower() if isinstance(word, str) else ""
+            if stem in squeezed and stem != str(word).lower():
+                return squeezed[stem]
+    return None
+
+
+def known(model_type: str) -> bool:
+    """Whether the table has a row for it."""
+    return model_type in ARCHITECTURES
+
+
+def class_defaults(model_type: str) -> Mapping[str, object]:
+    """What the library's config class declares for keys that a file leaves out."""
+    return CLASS_DEFAULTS.get(model_type, {})
+
+
+def type_by_keys(config: Mapping[str, object]) -> str | None:
+    """Files without a model_type that their keys give away: the original Mamba checkpoints."""
+    ssm = config.get("ssm_cfg")
+    if not isinstance(ssm, Mapping):
+        return None
+    return "mamba2" if ssm.get("layer") == "Mamba2" else "mamba"
+
+
+_NEUTRAL = {"num_hidden_layers": "num_layers", "num_key_value_heads": "num_kv_heads", "max_position_embeddings": "max_tokens"}
+
+
+def aliases_of(model_type: str, row: Architecture) -> dict[str, tuple[str, ...]]:
+    """Neutral name → the keys to look under: the row's, else the class's own spelling and the common ones."""
+    found = dict(COMMON_ALIASES)
+    for common, own in ATTRIBUTE_MAP.get(model_type, {}).items():
+        name = _NEUTRAL.get(common, common)
+        found[name] = (own, common, *found.get(name, ()))
+    return {**found, **row.aliases}
+
+
+def neutral_fields(
+    config: Mapping[str, object], row: Architecture, model_type: str, defaults: Mapping[str, object], label: str, where: str
+) -> Fields:
+    """A config's own keys and its class's defaults as neutral fields. An explicit null beats a default.
+
+    ``label`` goes before each key in origins (``config.json: text_config.``).
+    """
+    declared = {key: Field(value, f"class default {key}") for key, value in defaults.items()}
+    own = {key: Field(value, f"{label}{key}") for key, value in config.items()}
+    fields = {**declared, **own}
+    for name, keys in aliases_of(model_type, row).items():
+        chosen = _first(keys, own) or _first(keys, declared)
+        if chosen is not None:
+            fields[name] = chosen
+        elif name not in keys:
+            fields.pop(name, None)  # this type means something else by that key
+    constants = {key: Field(value, "fixed by the model's code") for key, value in row.constants.items()}
+    return Fields({**fields, **constants}, where)
+
+
+def _first(keys: tuple[str, ...], source: Mapping[str, Field]) -> Field | None:
+    """The first key with a value, else the first explicit null."""
+    there = [source[key] for key in keys if key in source]
+    return next((field for field in there if field.value is not None), there[0] if there else None)
+
+
+@dataclass(frozen=True, slots=True)
+class NestedKey:
+    """Where a composite keeps its decoder, and what stands there when its file leaves it out."""
+
+    name: str
+    default_type: str
+    fixed_type: str = ""  # the nested object's own model_type isn't read
+    when_missing: Mapping[str, object] | None = None  # None: the decoder's keys are flat
+
+
+def nested_decoder(model_type: str, config: Mapping[str, object]) -> NestedKey | None:
+    """The nested object to read next, or None where this level is the decoder."""
+    if model_type in TEXT_CONFIGS:
+        name, default_type = TEXT_CONFIGS[model_type]
+        fixed = default_type if model_type in TEXT_FIXED else ""
+        flat = any(key in config for key in COMMON_ALIASES["num_layers"])
+        missing = None if flat else TEXT_INIT.get(model_type, {})
+        if isinstance(config.get(name), Mapping) or not flat:
+            return NestedKey(name, default_type, fixed, missing)
+    name = next((key for key in NESTED_KEYS if isinstance(config.get(key), Mapping)), "")
+    return NestedKey(name, model_type) if name else None

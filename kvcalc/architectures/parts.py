@@ -1,0 +1,202 @@
+"""From fields to one layer: small builders that the rules are made of."""
+
+from __future__ import annotations
+
+from kvcalc.core.fields import Fields
+from kvcalc.core.layers import (
+    ChunkedAttention,
+    Conv,
+    CrossAttention,
+    FullAttention,
+    Indexer,
+    LatentAttention,
+    Layer,
+    NoCache,
+    Recurrent,
+    SlidingAttention,
+    State,
+)
+from kvcalc.errors import ConfigError
+from kvcalc.units import ceil_div
+
+
+def item(fields: Fields, name: str, index: int, minimum: int = 0) -> int | None:
+    """A field of one layer: entry ``index`` of a list, or the number that stands for all. None when absent."""
+    if not isinstance(fields.raw(name), list | tuple):
+        return fields.int_or_none(name, minimum)
+    values = fields.ints(name, minimum) or []
+    if index >= len(values):
+        raise ConfigError(f"{name} has {len(values)} entries, none for layer {index}", fields.at(name))
+    return values[index]
+
+
+def query_heads(fields: Fields, index: int = 0) -> int:
+    """Query heads of a layer. Raises ConfigError when the file names none."""
+    found = item(fields, "num_attention_heads", index)
+    return fields.int("num_attention_heads") if found is None else found
+
+
+def kv_heads(fields: Fields, index: int = 0) -> int:
+    """Key/value heads of a layer: the file's, else one a query head."""
+    found = item(fields, "num_kv_heads", index)
+    return query_heads(fields, index) if found is None else found
+
+
+def head_width(fields: Fields, index: int = 0) -> int:
+    """Features of a head: the file's, else hidden_size // heads. Raises ConfigError when that leaves a rest."""
+    named = item(fields, "head_dim", index, minimum=1)
+    if named is not None:
+        return named
+    hidden, heads = fields.int("hidden_size"), query_heads(fields, index)
+    if heads == 0 or hidden % heads:
+        raise ConfigError(
+            f"hidden_size {hidden} is not divisible by num_attention_heads {heads}",
+            fields.at("num_attention_heads"),
+            "give the head's width with --head-dim",
+        )
+    return hidden // heads
+
+
+def full(fields: Fields, index: int = 0) -> Layer:
+    """Full attention of the model's own heads."""
+    width = head_width(fields, index)
+    return (FullAttention(kv_heads(fields, index), width, width, known_heads(fields, index)),)
+
+
+def known_heads(fields: Fields, index: int = 0) -> int:
+    """Query heads where they are known, else 0: the count doesn't need them, the equation's flags don't give them."""
+    return item(fields, "num_attention_heads", index) or 0
+
+
+def sliding(fields: Fields, index: int = 0) -> Layer:
+    """Attention over the last ``sliding_window`` positions."""
+    window = item(fields, "sliding_window", index, minimum=1)
+    if window is None:
+        raise ConfigError("layers slide, but no sliding_window is named", fields.where, "give it with --sliding-window")
+    width = head_width(fields, index)
+    return (SlidingAttention(kv_heads(fields, index), width, width, window, known_heads(fields, index)),)
+
+
+def chunked(fields: Fields, index: int = 0) -> Layer:
+    """Attention within chunks of ``attention_chunk_size``."""
+    width = head_width(fields, index)
+    chunk = fields.int("attention_chunk_size")
+    return (ChunkedAttention(kv_heads(fields, index), width, width, chunk, known_heads(fields, index)),)
+
+
+def cross(fields: Fields, index: int = 0) -> Layer:
+    """Attention over the encoder's positions alone."""
+    width = head_width(fields, index)
+    return (CrossAttention(kv_heads(fields, index), width, width, known_heads(fields, index)),)
+
+
+def with_cross(fields: Fields, index: int = 0) -> Layer:
+    """An encoder-decoder's layer: its own keys, and the encoder's."""
+    return full(fields, index) + cross(fields, index)
+
+
+def nothing(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
+    """A block without attention."""
+    return (NoCache(),)
+
+
+def latent(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
+    """MLA: kv_lora_rank + qk_rope_head_dim a position. ``num_key_value_heads`` and ``head_dim`` play no part."""
+    return (
+        LatentAttention(
+            fields.int("kv_lora_rank"),
+            fields.int("qk_rope_head_dim", minimum=0),
+            known_heads(fields),
+            fields.int("qk_nope_head_dim", 0, minimum=0),
+            fields.int("v_head_dim", 0, minimum=0),
+        ),
+    )
+
+
+def indexed_latent(fields: Fields, index: int = 0) -> Layer:
+    """MLA with an indexer's keys (DeepSeek V3.2, GLM-5)."""
+    return (*latent(fields, index), Indexer(fields.int("index_head_dim")))
+
+
+def state_dtype(fields: Fields) -> str:
+    """A recurrent state's type: the file's own word, else float32."""
+    return fields.text("mamba_ssm_dtype") or fields.text("mamba_ssm_cache_dtype") or "float32"
+
+
+def mamba(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
+    """Mamba-1: a convolution over the inner width and inner × state numbers."""
+    inner = fields.int_or_none("mamba_inner_size")
+    if inner is None:
+        inner = round(fields.number("mamba_expand", 2) * fields.int("hidden_size"))
+    kernel, state = fields.int("mamba_d_conv", 4), fields.int("mamba_d_state", 16)
+    return (Recurrent("mamba", (Conv(inner, kernel),), (State((inner, state), state_dtype(fields)),)),)
+
+
+def mamba2(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
+    """Mamba-2: a convolution over inner + 2·groups·state channels, heads × head_dim × state numbers."""
+    heads, width = fields.int("mamba_n_heads"), fields.int("mamba_d_head")
+    groups, state = fields.int("mamba_n_groups", 1), fields.int("mamba_d_state")
+    channels = heads * width + 2 * groups * state
+    return (
+        Recurrent(
+            "mamba2",
+            (Conv(channels, fields.int("mamba_d_conv", 4)),),
+            (State((heads, width, state), state_dtype(fields)),),
+            num_groups=groups,
+        ),
+    )
+
+
+def gated_delta_net(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
+    """Gated delta net: a convolution over queries, keys and values, and a key × value matrix a value head."""
+    k_heads, k_width = fields.int("linear_num_key_heads"), fields.int("linear_key_head_dim")
+    v_heads, v_width = fields.int("linear_num_value_heads"), fields.int("linear_value_head_dim")
+    conv = Conv(2 * k_heads * k_width + v_heads * v_width, fields.int("linear_conv_kernel_dim", 4))
+    return (Recurrent("gated_delta_net", (conv,), (State((v_heads, v_width, k_width), state_dtype(fields)),)),)
+
+
+def kda(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
+    """Kimi delta attention: a convolution each for queries, keys and values, and a square matrix a head."""
+    own = fields.mapping("linear_attn_config")
+    heads, width = own.int("num_heads"), own.int("head_dim")
+    conv = Conv(heads * width, own.int("short_conv_kernel_size", 4))
+    return (Recurrent("kda", (conv,) * 3, (State((heads, width, width)),)),)
+
+
+def short_conv(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
+    """LFM2's gated short convolution: no state besides its window."""
+    return (Recurrent("short_conv", (Conv(fields.int("hidden_size"), fields.int("conv_L_cache", 3)),)),)
+
+
+def lightning(fields: Fields, index: int = 0) -> Layer:
+    """Lightning attention: one head_dim × head_dim matrix a query head."""
+    heads, width = query_heads(fields, index), head_width(fields, index)
+    return (Recurrent("lightning", (), (State((heads, width, width)),)),)
+
+
+def rg_lru(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
+    """RecurrentGemma's gated linear recurrence: one number a channel, and a convolution's window."""
+    width = fields.int_of(("lru_width", "hidden_size"))
+    return (Recurrent("rg_lru", (Conv(width, fields.int("conv1d_width", 4)),), (State((width,)),)),)
+
+
+def rwkv_matrix(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
+    """RWKV-5 and later: two token-shift rows at the model's type, and a head_size × head_size matrix a head."""
+    hidden, size = fields.int("hidden_size"), fields.int("head_size", 64)
+    heads = ceil_div(fields.int_of(("attention_hidden_size", "hidden_size")), size)
+    return (Recurrent("rwkv", (), (State((2, hidden), None), State((heads, size, size)))),)
+
+
+def rwkv4(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
+    """RWKV-4: two token-shift rows at the model's type, and three float32 rows of the attention's width."""
+    hidden = fields.int("hidden_size")
+    inner = fields.int_of(("attention_hidden_size", "hidden_size"))
+    return (Recurrent("rwkv", (), (State((2, hidden), None), State((3, inner)))),)
+
+
+def mlstm(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
+    """The matrix memory of xLSTM: a key × value matrix, a key row and one number a head."""
+    hidden, heads = fields.int("hidden_size"), fields.int_of(("num_heads", "num_attention_heads"))
+    k_width = int(hidden * fields.number("qk_dim_factor", 0.5)) // heads
+    v_width = int(hidden * fields.number("v_dim_factor", 1.0)) // heads
+    return (Recurrent("mlstm", (), (State((heads, k_width, v_width)), State((heads, k_width)), State((heads,)))),)

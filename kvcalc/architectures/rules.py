@@ -1,0 +1,317 @@
+"""The rules: from fields to layers. Most are ``decoder`` with another pattern or other builders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from kvcalc.architectures import parts, patterns
+from kvcalc.architectures.base import Rule
+from kvcalc.architectures.patterns import CHUNKED, FULL, LINEAR, NONE, SLIDING, Pattern
+from kvcalc.core.fields import MAX_LAYERS, Field, Fields
+from kvcalc.core.layers import (
+    CompressedAttention,
+    CrossAttention,
+    FullAttention,
+    Indexer,
+    Layer,
+    NoCache,
+    Shared,
+    SlidingAttention,
+)
+from kvcalc.errors import ArchitectureError, ConfigError
+
+Builder = Callable[[Fields, int], Layer]
+
+ATTENTION: Mapping[str, Builder] = {FULL: parts.full, SLIDING: parts.sliding, CHUNKED: parts.chunked, NONE: parts.nothing}
+
+
+def depth(fields: Fields) -> int:
+    """``num_layers``, within reason. Raises ConfigError."""
+    count = fields.int("num_layers")
+    if count > MAX_LAYERS:
+        raise ConfigError(f"num_layers is {count}, more than {MAX_LAYERS:,}", fields.at("num_layers"))
+    return count
+
+
+def build(fields: Fields, kinds: list[str], builders: Mapping[str, Builder]) -> tuple[Layer, ...]:
+    """One layer a kind. Raises ArchitectureError for a kind that this model type can't have."""
+    missing = next((kind for kind in kinds if kind not in builders), None)
+    if missing is not None:
+        raise ArchitectureError(
+            f"layers of kind {missing!r} are not known for this model type", fields.where, f"known kinds: {', '.join(builders)}"
+        )
+    return tuple(builders[kind](fields, index) for index, kind in enumerate(kinds))
+
+
+def decoder(pattern: Pattern = patterns.all_full, builders: Mapping[str, Builder] | None = None) -> Rule:
+    """Attention of the model's own heads, its kinds by ``pattern``; ``builders`` add or replace kinds.
+
+    An explicit ``layer_types`` wins over the pattern.
+    """
+    chosen = patterns.or_named(pattern)
+    table = {**ATTENTION, **(builders or {})}
+
+    def rule(fields: Fields) -> tuple[Layer, ...]:
+        return build(fields, chosen(fields, depth(fields)), table)
+
+    return rule
+
+
+def uniform(builder: Builder) -> Rule:
+    """Every layer alike."""
+    return lambda fields: tuple(builder(fields, index) for index in range(depth(fields)))
+
+
+def hybrid(pattern: Pattern, linear: Builder, builders: Mapping[str, Builder] | None = None) -> Rule:
+    """Attention layers among recurrent ones."""
+    return decoder(pattern, {LINEAR: linear, **(builders or {})})
+
+
+def every_layer_both(linear: Builder) -> Rule:
+    """Attention and a recurrent state side by side in every layer (Falcon-H1)."""
+    return uniform(lambda fields, index: parts.full(fields, index) + linear(fields, index))
+
+
+def sharing_last(rule: Rule, key: str = "num_kv_shared_layers") -> Rule:
+    """The last ``key`` layers read the cache of the last earlier layer of their own kind (Gemma 3n, Gemma 4)."""
+
+    def shared(fields: Fields) -> tuple[Layer, ...]:
+        layers = rule(fields)
+        count = fields.int(key, 0, minimum=0)
+        if count >= len(layers) and count:
+            raise ConfigError(f"{key} is {count}, for {len(layers)} layers", fields.at(key))
+        owners = layers[: len(layers) - count]
+        return owners + tuple((Shared(_last_like(layer, owners)),) for layer in layers[len(owners) :])
+
+    return shared
+
+
+def _last_like(layer: Layer, owners: tuple[Layer, ...]) -> int | None:
+    kinds = [part.kind for part in layer]
+    return next((index for index in reversed(range(len(owners))) if [part.kind for part in owners[index]] == kinds), None)
+
+
+def gemma4_full(fields: Fields, index: int) -> Layer:
+    """Gemma 4's full layers: ``global_head_dim``, and ``num_global_key_value_heads`` where K and V share weights."""
+    width = fields.int_of(("global_head_dim", "head_dim"))
+    heads = parts.kv_heads(fields, index)
+    if fields.flag("attention_k_eq_v"):
+        heads = fields.int("num_global_key_value_heads", heads)
+    return (FullAttention(heads, width, width, parts.known_heads(fields, index)),)
+
+
+def falcon(fields: Fields) -> tuple[Layer, ...]:
+    """Falcon: the new decoder's own KV heads; else one head with ``multi_query``, one a query head without."""
+    heads = parts.query_heads(fields)
+    if fields.flag("new_decoder_architecture"):
+        kv_heads = fields.int("num_kv_heads", heads)
+    else:
+        kv_heads = 1 if fields.flag("multi_query", True) else heads
+    width = fields.int("head_dim", 0, minimum=0) or fields.int("hidden_size") // heads
+    return ((FullAttention(kv_heads, width, width, heads),),) * depth(fields)
+
+
+def multi_query(default: bool) -> Rule:
+    """GPT-BigCode: one KV head with ``multi_query``, else one a query head."""
+
+    def rule(fields: Fields) -> tuple[Layer, ...]:
+        heads, width = parts.query_heads(fields), parts.head_width(fields)
+        kv_heads = 1 if fields.flag("multi_query", default) else heads
+        return ((FullAttention(kv_heads, width, width, heads),),) * depth(fields)
+
+    return rule
+
+
+def chatglm(fields: Fields) -> tuple[Layer, ...]:
+    """ChatGLM: ``multi_query_group_num`` KV heads with ``multi_query_attention``, else one a query head."""
+    heads, width = parts.query_heads(fields), parts.head_width(fields)
+    grouped = fields.flag("multi_query_attention")
+    kv_heads = fields.int("multi_query_group_num") if grouped else heads
+    return ((FullAttention(kv_heads, width, width, heads),),) * depth(fields)
+
+
+def block_configs(fields: Fields) -> tuple[Layer, ...]:
+    """Nemotron-NAS: each block names its query heads a KV head, or that it has no attention."""
+    blocks = fields.raw("block_configs")
+    if not isinstance(blocks, list) or len(blocks) < depth(fields):
+        raise ConfigError("block_configs must list every layer's block", fields.at("block_configs"))
+    at = fields.at("block_configs")
+    listed = [Fields({"block": Field(block, f"{at}[{index}]")}, at).mapping("block") for index, block in enumerate(blocks)]
+    return tuple(_nas_block(fields, block.mapping("attention")) for block in listed[: depth(fields)])
+
+
+def _nas_block(fields: Fields, attention: Fields) -> Layer:
+    if attention.flag("no_op") or attention.flag("replace_with_linear"):
+        return (NoCache(),)
+    heads, width = parts.query_heads(fields), parts.head_width(fields)
+    group = attention.int("n_heads_in_group")
+    if heads % group:
+        raise ConfigError(f"n_heads_in_group {group} does not divide {heads} heads", attention.at("n_heads_in_group"))
+    window = attention.int_or_none("window_length")
+    if window:
+        return (SlidingAttention(heads // group, width, width, window, heads),)
+    return (FullAttention(heads // group, width, width, heads),)
+
+
+def indexed_latent(fields: Fields) -> tuple[Layer, ...]:
+    """GLM-5 and kin: MLA in every layer, an indexer of its own where ``indexer_types`` doesn't say ``shared``."""
+    owned = indexer_owners(fields, depth(fields))
+    return tuple(parts.indexed_latent(fields) if own else parts.latent(fields) for own in owned)
+
+
+def indexer_owners(fields: Fields, num_layers: int) -> list[bool]:
+    """Which layers run their own indexer: the list, as far as it goes, then ``index_topk_freq`` and its offset."""
+    every = max(fields.int("index_topk_freq", 1, minimum=0), 1)
+    offset = fields.int("index_skip_topk_offset", 2, minimum=0)
+    scheduled = [max(index - offset + 1, 0) % every == 0 for index in range(num_layers)]
+    pattern = fields.raw("index_topk_pattern")
+    named = (
+        fields.texts("indexer_types") or ([*pattern] if isinstance(pattern, str) else fields.texts("index_topk_pattern")) or []
+    )
+    unknown = set(named) - {"full", "shared", "F", "S"}
+    if unknown:
+        raise ArchitectureError(
+            f"indexer_types: {min(unknown)[:40]!r} is not known", fields.at("indexer_types"), "known: full, shared"
+        )
+    return ([word in ("full", "F") for word in named] + scheduled[len(named) :])[:num_layers]
+
+
+_COMPRESS_RATIOS = {
+    "sliding_attention": 0,
+    "compressed_sparse_attention": 4,
+    "heavily_compressed_attention": 128,
+}
+
+
+def compressed(fields: Fields) -> tuple[Layer, ...]:
+    """DeepSeek V4: ``compress_ratios`` a layer (entries beyond the depth are draft layers), or named layer types."""
+    return tuple(compressed_layer(fields, ratio) for ratio in compress_ratios(fields)[: depth(fields)])
+
+
+def compress_ratios(fields: Fields) -> list[int]:
+    """0, 4 or 128 for every layer. Raises ConfigError, ArchitectureError."""
+    num_layers = depth(fields)
+    words = fields.texts("layer_types")
+    if words is not None:
+        rates = {
+            **_COMPRESS_RATIOS,
+            **{key: fields.mapping("compress_rates").int(key) for key in fields.mapping("compress_rates")},
+        }
+        unknown = next((word for word in words if word not in rates), None)
+        if unknown is not None:
+            raise ArchitectureError(
+                f"layer_types: {unknown[:40]!r} is not known", fields.at("layer_types"), f"known: {', '.join(rates)}"
+            )
+        ratios = [rates[word] for word in words]
+    else:
+        # The class's own pattern: two layers at 128, then 4 and 128 in turn.
+        ratios = fields.ints("compress_ratios") or [128 if index < 2 or index % 2 else 4 for index in range(num_layers)]
+    if len(ratios) < num_layers:
+        raise ConfigError(f"compress_ratios has {len(ratios)} entries for {num_layers} layers", fields.at("compress_ratios"))
+    return ratios
+
+
+def compressed_layer(fields: Fields, ratio: int) -> Layer:
+    """One layer of a ratio. Its float32 buffers hold keys and scores of (1 + overlap)·ratio rows; ratio 4 overlaps."""
+    width, window, heads = fields.int("head_dim", 512), fields.int("sliding_window", 128), parts.known_heads(fields)
+    if not ratio:
+        return (CompressedAttention(width, window, num_heads=heads),)
+    if ratio != _COMPRESS_RATIOS["compressed_sparse_attention"]:
+        return (CompressedAttention(width, window, ratio, 0, 2 * ratio * width, heads),)
+    index_width = fields.int("index_head_dim", 128)
+    # 2 arrays of 2·ratio rows, each row twice as wide: its own half and the half that overlaps the next group
+    buffers = 2 * (2 * ratio) * 2 * (width + index_width)
+    return (CompressedAttention(width, window, ratio, index_width, buffers, heads),)
+
+
+def sparse_indexed(fields: Fields) -> tuple[Layer, ...]:
+    """MiniMax-M3: every layer full; those that read sparsely keep one index key a position besides."""
+    own = fields.mapping("sparse_attention_config")
+    layers = [parts.full(fields, index) for index in range(depth(fields))]
+    marks = own.ints("sparse_attention_freq") or []
+    width = own.int_of(("sparse_index_dim",), 128)
+    used = own.flag("use_sparse_attention", default=bool(marks))
+    words = fields.texts("layer_types") or []
+    sparse = [bool(mark) for mark in marks] if used else [word == "minimax_m3_sparse" for word in words]
+    if words:
+        width = fields.int("index_head_dim", width)
+    sparse += [False] * (len(layers) - len(sparse))
+    return tuple((*layer, Indexer(width)) if marked else layer for layer, marked in zip(layers, sparse, strict=False))
+
+
+def vision_cross(fields: Fields) -> tuple[Layer, ...]:
+    """Llama 3.2 Vision: the listed layers hold the image's keys and values, and none of the text's."""
+    listed = set(fields.ints("cross_attention_layers") or ())
+    return tuple((parts.cross if index in listed else parts.full)(fields, index) for index in range(depth(fields)))
+
+
+def kimi_linear(fields: Fields) -> tuple[Layer, ...]:
+    """Kimi Linear: MLA in the listed layers (counted from 1), delta attention in the others."""
+    own = fields.mapping("linear_attn_config")
+    full = {index - 1 for index in own.ints("full_attn_layers") or ()}
+    return tuple((parts.latent if index in full else parts.kda)(fields, index) for index in range(depth(fields)))
+
+
+def letter_pattern(fields: Fields) -> tuple[Layer, ...]:
+    """Nemotron-H: one block a letter of ``hybrid_override_pattern``, or a word of ``layers_block_type``."""
+    kinds = patterns.named(fields, fields.int("num_layers", 0, minimum=0)) if "hybrid_override_pattern" not in fields else None
+    return build(fields, kinds or patterns.letters(fields, 0), {**ATTENTION, LINEAR: parts.mamba2})
+
+
+def two_widths(fields: Fields) -> tuple[Layer, ...]:
+    """MiMo-V2: K and V of different width; windowed layers have their own head count."""
+    kinds = patterns.or_named(_mimo_pattern)(fields, depth(fields))
+    v_width = fields.int_of(("v_head_dim", "head_dim"))
+    swa_heads = fields.int_of(("swa_num_key_value_heads", "num_kv_heads"))
+    swa_k, swa_v = fields.int_of(("swa_head_dim", "head_dim")), fields.int("swa_v_head_dim", v_width)
+    heads = parts.known_heads(fields)
+    full = (FullAttention(fields.int("num_kv_heads"), parts.head_width(fields), v_width, heads),)
+    slide = (SlidingAttention(swa_heads, swa_k, swa_v, fields.int_of(("sliding_window", "sliding_window_size")), heads),)
+    return tuple(slide if kind == SLIDING else full for kind in kinds)
+
+
+def _mimo_pattern(fields: Fields, num_layers: int) -> list[str]:
+    marks = fields.per_layer("hybrid_layer_pattern", num_layers, 0)
+    return [SLIDING if mark else FULL for mark in marks]
+
+
+def encoder_decoder(fields: Fields) -> tuple[Layer, ...]:
+    """Every decoder layer keeps its own keys and the encoder's; the encoder itself keeps nothing."""
+    return tuple(parts.with_cross(fields, index) for index in range(depth(fields)))
+
+
+def doubled(rule: Rule) -> Rule:
+    """LongCat: two attention blocks in each layer."""
+    return lambda fields: tuple(layer for layer in rule(fields) for _ in range(2))
+
+
+def repeated(rule: Rule, key: str) -> Rule:
+    """A looped model: ``key`` passes over the layers, each with a cache of its own."""
+    return lambda fields: rule(fields) * fields.int(key, 1)
+
+
+def draft_layers(fields: Fields, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """Multi-token-prediction layers: as many as the file names, each like the model's last attention layer."""
+    count = next(
+        (
+            n
+            for name in ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+            if (n := fields.int_or_none(name, 0))
+        ),
+        0,
+    )
+    like = next((layer for layer in reversed(layers) if not isinstance(layer[0], NoCache | Shared) and _attends(layer)), None)
+    return (_undo_window(like),) * min(count, MAX_LAYERS) if like and count else ()
+
+
+def _attends(layer: Layer) -> bool:
+    return any(part.kind not in ("recurrent", CrossAttention.kind) for part in layer)
+
+
+def _undo_window(layer: Layer) -> Layer:
+    """A compressed model's draft layers keep a window alone."""
+    return tuple(
+        replace(part, ratio=0, index_head_dim=0, buffer_elements=0) if isinstance(part, CompressedAttention) else part
+        for part in layer
+    )
