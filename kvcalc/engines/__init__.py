@@ -15,6 +15,7 @@ ENGINES: dict[str, str] = {
     "exact": "kvcalc.engines.exact",
     "static": "kvcalc.engines.static",
     "paged": "kvcalc.engines.paged",
+    "transformers": "kvcalc.engines.transformers",
 }
 ALIASES: dict[str, str] = {"equation": "exact", "logical": "exact"}
 
