@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 
-from kvcalc.architectures.aliases import COMMON_ALIASES, NESTED_KEYS
+from kvcalc.architectures.aliases import COMMON_ALIASES, EXTRA_KEYS, NESTED_KEYS
 from kvcalc.architectures.base import Architecture
 from kvcalc.architectures.class_defaults import ATTRIBUTE_MAP, CLASS_DEFAULTS, TEXT_CONFIGS, TEXT_FIXED, TEXT_INIT
 from kvcalc.architectures.table import ARCHITECTURES
@@ -127,3 +128,12 @@ def nested_decoder(model_type: str, config: Mapping[str, object]) -> NestedKey |
             return NestedKey(name, default_type, fixed, missing)
     name = next((key for key in NESTED_KEYS if isinstance(config.get(key), Mapping)), "")
     return NestedKey(name, model_type) if name else None
+
+
+@cache
+def config_keys() -> frozenset[str]:
+    """Every key of a config.json that can matter: what presets may hold."""
+    declared = {key for row in CLASS_DEFAULTS.values() for key in row}
+    common = {key for keys in COMMON_ALIASES.values() for key in keys}
+    own = {key for row in ARCHITECTURES.values() for keys in row.aliases.values() for key in keys}
+    return frozenset(declared | common | own | EXTRA_KEYS | set(NESTED_KEYS))

@@ -66,6 +66,11 @@ def _one(_model: Model, _request: Request) -> int:
     return 1
 
 
+def _further(_model: Model, request: Request, tally: Tally, step: int) -> Request:
+    tokens = tally.request["tokens"][0]
+    return request.at((tokens if isinstance(tokens, int) else 0) + step)
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """An accounting. ``allocate`` is pure; ``step`` is the smallest length by which its figure can grow."""
@@ -77,6 +82,8 @@ class Engine:
     allocate: Callable[[Model, Request], Tally]
     options: tuple[Option, ...] = ()
     step: Callable[[Model, Request], int] = _one
+    # the same request, ``step`` tokens longer: where a length comes by an option of the engine's own, that option grows
+    longer: Callable[[Model, Request, Tally, int], Request] = _further
     # (model, request) → (batch, tokens) → bytes, where the figure is made of reaches: what makes long sweeps cheap
     total: Callable[[Model, Request], Callable[[int, int], int]] | None = None
     excluded: tuple[str, ...] = ("weights", "activations and workspace", "allocator padding and fragmentation")

@@ -1,0 +1,6 @@
+"""``python -m kvcalc``."""
+
+from kvcalc.cli import run
+
+if __name__ == "__main__":
+    run()

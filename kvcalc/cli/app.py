@@ -1,0 +1,140 @@
+"""Wiring: which verb lives where. Only the verb that is asked for is imported.
+
+Exit codes: 0 done or yes; 1 the answer is no; 2 usage; 3 bad input; 4 unsupported, or refused by the engine's rules;
+5 something unavailable; 70 a bug in kvcalc, traceback shown; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+from kvcalc import __version__
+from kvcalc.errors import ExitCode, KvcalcError, UsageError
+
+VERBS: dict[str, str] = {
+    "estimate": "kvcalc.cli.estimate",
+    "inspect": "kvcalc.cli.inspect",
+    "presets": "kvcalc.cli.presets",
+    "engines": "kvcalc.cli.engines",
+}
+INTERRUPTED = 130
+
+EPILOG = """Examples:
+
+kvcalc estimate --preset llama-8b
+
+kvcalc sweep --tokens 1k..32k
+
+kvcalc compare llama-8b qwen3-8b gemma-3-27b --tokens 32k
+"""
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"kvcalc {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    """How many bytes a language model's cache takes, under whose rules, and why."""
+    del version
+
+
+@cache
+def _command(verb: str | None) -> Any:
+    """The command line with one verb in it, or all of them (help, completion, a misspelt verb)."""
+    app = typer.Typer(
+        name="kvcalc",
+        no_args_is_help=True,
+        epilog=EPILOG,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        add_completion=verb is None,
+    )
+    app.callback()(_root)
+    for name, module in VERBS.items():
+        if verb in (None, name):
+            found = import_module(module)
+            app.command(name, epilog=examples(found.EXAMPLES), no_args_is_help=False)(found.command)
+    return typer.main.get_command(app)
+
+
+def examples(lines: tuple[str, ...]) -> str:
+    """The examples under a verb's help: each runs as written."""
+    return "Examples:\n\n" + "\n\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command line in this process and return its exit code; never exits the interpreter."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    verb = words[0] if words and words[0] in VERBS else None
+    try:
+        result = _command(verb).main(args=words, prog_name="kvcalc", standalone_mode=False)
+        sys.stdout.flush()
+        return int(result or ExitCode.OK)
+    except KvcalcError as problem:
+        return _known(problem, words)
+    except BrokenPipeError:
+        _quiet_stdout()
+        return ExitCode.OK
+    except KeyboardInterrupt:
+        return _interrupted()
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else ExitCode.OK
+    except Exception as problem:  # noqa: BLE001 - the last resort: usage errors of Typer's, or a bug of ours
+        return _unknown(problem, words)
+
+
+def _known(problem: KvcalcError, words: list[str]) -> int:
+    from kvcalc.cli.output import show_error
+
+    if "--debug" in words:
+        import traceback
+
+        traceback.print_exception(problem)
+    return show_error(problem, "--json" in words)
+
+
+def _unknown(problem: Exception, words: list[str]) -> int:
+    """Typer's usage errors carry ``format_message``; its Abort is Ctrl-C; the rest are bugs."""
+    message = getattr(problem, "format_message", None)
+    if message is not None:
+        return _known(UsageError(str(message()), fix=f"see {_help_of(words)}"), words)
+    if type(problem).__name__ == "Abort":
+        return _interrupted()
+    import traceback
+
+    traceback.print_exception(problem)
+    sys.stderr.write(f"this is a bug in kvcalc {__version__}: please report it with the lines above\n")
+    return ExitCode.BUG
+
+
+def _help_of(words: list[str]) -> str:
+    return f"kvcalc {words[0]} --help" if words and words[0] in VERBS else "kvcalc --help"
+
+
+def _interrupted() -> int:
+    sys.stderr.write("\ninterrupted\n")
+    return INTERRUPTED
+
+
+def _quiet_stdout() -> None:
+    """The reader has gone: nothing more is written, nor complained about at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+def run() -> None:
+    """The console script."""
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""``kvcalc estimate``: how big is this cache, term by term."""
+
+from __future__ import annotations
+
+from kvcalc.cli.grouping import takes_groups
+from kvcalc.cli.model_args import load
+from kvcalc.cli.options import Naming, OneModel, OneSize, Rules, Showing, Types
+from kvcalc.cli.output import show, write_json
+from kvcalc.cli.request_args import engine_and_request
+from kvcalc.engines.estimate import estimate
+from kvcalc.errors import ExitCode
+
+EXAMPLES = (
+    "kvcalc estimate --preset llama-8b",
+    "kvcalc estimate gemma-3-27b --tokens 32k --batch 4 --dtype fp8",
+    "kvcalc estimate --layers 2 --kv-heads 2 --head-dim 4 --batch 1 --tokens 10 --dtype fp16",
+)
+
+
+@takes_groups
+def command(one: OneModel, naming: Naming, size: OneSize, types: Types, rules: Rules, showing: Showing) -> int:
+    """How big is this cache, term by term."""
+    engine, request = engine_and_request(types, rules, size)
+    found = estimate(load(naming, one.model), request, engine)
+    if showing.json:
+        from kvcalc.reports.to_json import estimate_document
+
+        write_json(estimate_document(found))
+    else:
+        from kvcalc.reports.to_table import estimate_view
+
+        show(estimate_view(found))
+    return ExitCode.OK if found.tally.fits else ExitCode.NO

@@ -1,0 +1,167 @@
+"""From the words of a command line to a Model: one way of naming models for every verb."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvcalc.cli.options import Described
+from kvcalc.core.fields import Field
+from kvcalc.core.model import Model
+from kvcalc.errors import ConfigError, PresetError, UsageError
+from kvcalc.units import parse_count
+
+DEFAULT_PRESET = "llama-8b"
+
+# flag → the neutral field that it gives
+FLAGS: Mapping[str, str] = {
+    "layers": "num_layers",
+    "kv_heads": "num_kv_heads",
+    "head_dim": "head_dim",
+    "v_head_dim": "v_head_dim",
+    "heads": "num_attention_heads",
+    "hidden_size": "hidden_size",
+    "sliding_window": "sliding_window",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One way of naming one model."""
+
+    kind: str  # preset, config, gguf, hub or equation
+    value: str
+
+
+def load(naming: Described, positional: str | None = None, default: str | None = None) -> Model:
+    """The one model that a command line names. Raises UsageError when it names none or two."""
+    found = references(naming, [positional] if positional else [])
+    if not found and default is not None:
+        found = [Reference("preset", default)]
+    if not found:
+        raise UsageError(
+            "no model is named",
+            fix=f"name one: --preset {DEFAULT_PRESET}, --config config.json, or --layers --kv-heads --head-dim",
+        )
+    if len(found) > 1:
+        raise UsageError(
+            f"{len(found)} models are named: {', '.join(each.value for each in found)}", fix="name one, or use kvcalc compare"
+        )
+    return load_reference(found[0], naming)
+
+
+def load_many(naming: Described, positionals: list[str], default: str | None = None) -> list[Model]:
+    """Every model that a command line names. Raises UsageError when it names none."""
+    found = references(naming, positionals) or ([Reference("preset", default)] if default else [])
+    if not found:
+        raise UsageError("no model is named", fix="name some: kvcalc compare llama-8b qwen3-8b")
+    return [load_reference(each, naming) for each in found]
+
+
+def references(naming: Described, positionals: list[str]) -> list[Reference]:
+    """Named models in the order given; flags alone are the equation itself."""
+    found = [recognise(word) for word in positionals]
+    for kind in ("preset", "config", "gguf", "hub"):
+        value = getattr(naming, kind)
+        if value is not None:
+            found.append(Reference(kind, str(value)))
+    if not found and getattr(naming, "layers", None) is not None:
+        found.append(Reference("equation", "the equation's flags"))
+    return found
+
+
+def recognise(word: str) -> Reference:
+    """What a bare word names: a file or folder that is there, a URL, ORG/NAME, else a preset."""
+    path = Path(word)
+    if word.startswith(("http://", "https://")) or word.lower().endswith(".gguf"):
+        return Reference("gguf", word)
+    if _there(path):
+        return Reference("gguf" if _is_gguf(path) else "config", word)
+    if word.endswith(".json"):
+        return Reference("config", word)
+    if word.count("/") == 1 and not word.startswith((".", "/", "~")):
+        return Reference("hub", word)
+    return Reference("preset", word)
+
+
+def _there(path: Path) -> bool:
+    try:
+        return path.is_file() or (path.is_dir() and (path / "config.json").is_file()) or path.is_fifo()
+    except (OSError, ValueError):
+        return False
+
+
+def _is_gguf(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"GGUF"
+    except OSError:
+        return False
+
+
+def load_reference(reference: Reference, naming: Described) -> Model:
+    """Read the model. Raises ConfigError, PresetError, GgufError, HubError, ArchitectureError."""
+    overrides, assume = flag_fields(naming), naming.assume or ""
+    if reference.kind == "preset":
+        return _preset(reference.value, naming, overrides, assume)
+    if reference.kind == "config":
+        from kvcalc.readers.hf_config import read_config
+
+        return read_config(Path(reference.value), overrides, assume)
+    if reference.kind == "hub" and not naming.file:
+        from kvcalc.readers.hub import read_hub
+
+        return read_hub(reference.value, naming.revision, overrides, assume)
+    if reference.kind in ("gguf", "hub"):
+        from kvcalc.readers.gguf_model import read_gguf_model
+
+        return read_gguf_model(reference.value, naming.file, naming.revision, overrides, assume)
+    return _equation(overrides)
+
+
+def _preset(name: str, naming: Described, overrides: Mapping[str, Field], assume: str) -> Model:
+    from kvcalc.readers.presets import preset_model
+
+    try:
+        return preset_model(name, naming.presets_dir, overrides, assume)
+    except PresetError as problem:
+        if "/" not in name or "there is no preset" not in problem.what:
+            raise
+        raise ConfigError(f"{name[:80]!r} is no file, no folder with a config.json, and no preset", fix=problem.fix) from None
+
+
+def _equation(overrides: Mapping[str, Field]) -> Model:
+    from kvcalc.readers.hf_config import model_of
+
+    return model_of({"model_type": "equation"}, "", "the equation", overrides, source_format="flags")
+
+
+def flag_fields(naming: Described) -> dict[str, Field]:
+    """The fields that flags give, each with its flag as origin. Raises UsageError."""
+    found = {}
+    for flag, name in FLAGS.items():
+        text = getattr(naming, flag, None)
+        if text is not None:
+            option = f"--{flag.replace('_', '-')}"
+            found[name] = Field(parse_count(text, f"a value of {option}"), f"flag {option}")
+    for text in naming.set_:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set {text[:40]!r} is not KEY=VALUE", fix="write --set index_head_dim=128")
+        found[key.strip()] = Field(_json_value(value, text), f"flag --set {key.strip()}")
+    return found
+
+
+def _json_value(value: str, text: str) -> object:
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        if value.replace("_", "").replace("-", "").isalnum():
+            return value
+        raise UsageError(
+            f"--set {text[:60]!r} is neither JSON nor a word", fix="write --set layer_types='[\"full_attention\"]'"
+        ) from None

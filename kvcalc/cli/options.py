@@ -1,0 +1,150 @@
+"""Every option, declared once, in the groups that verbs take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from kvcalc.cli import completion
+
+MODEL, REQUEST, OUTPUT = "Model", "Request", "Output"
+
+
+def _option(*names: str, text: str, panel: str, **more: Any) -> Any:
+    return Option(*names, help=text, rich_help_panel=panel, show_default=False, **more)
+
+
+def _model(*names: str, text: str, **more: Any) -> Any:
+    return _option(*names, text=text, panel=MODEL, **more)
+
+
+def _request(*names: str, text: str, **more: Any) -> Any:
+    return _option(*names, text=text, panel=REQUEST, **more)
+
+
+def _output(*names: str, text: str, **more: Any) -> Any:
+    return _option(*names, text=text, panel=OUTPUT, **more)
+
+
+Text = str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """How a model is named, and the fields that stand instead of its own."""
+
+    preset: Annotated[
+        Text, _model("--preset", "-p", text="A model that ships with kvcalc.", autocompletion=completion.presets)
+    ] = None
+    config: Annotated[Path | None, _model("--config", "-c", text="A config.json, or the folder that holds one.")] = None
+    gguf: Annotated[Text, _model("--gguf", text="A GGUF file (its header is enough), its metadata as JSON, or a URL.")] = None
+    hub: Annotated[Text, _model("--hub", text="ORG/NAME on the hub: config.json only, never weights.")] = None
+    file: Annotated[Text, _model("--file", text="With --hub: the GGUF file of that repository.")] = None
+    revision: Annotated[Text, _model("--revision", text="With --hub: a branch, tag or commit.")] = None
+    kv_heads: Annotated[Text, _model("--kv-heads", text="H_kv: key/value heads of a layer.")] = None
+    head_dim: Annotated[Text, _model("--head-dim", text="D_h: features of a head.")] = None
+    v_head_dim: Annotated[Text, _model("--v-head-dim", text="Features of a value head, where they differ.")] = None
+    heads: Annotated[Text, _model("--heads", text="Query heads.")] = None
+    hidden_size: Annotated[Text, _model("--hidden-size", text="Width of the model.")] = None
+    sliding_window: Annotated[Text, _model("--sliding-window", text="Window of sliding layers.")] = None
+    set_: Annotated[list[str], _model("--set", text="KEY=VALUE: any other field of the file, as JSON (index_head_dim=128).")] = (
+        field(default_factory=list)
+    )
+    assume: Annotated[Text, _model("--assume", text="Count an unknown model type like this one; marked as assumed.")] = None
+    presets_dir: Annotated[Path | None, _model("--presets-dir", text="A folder of your own presets.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Naming(Described):
+    """The same with the equation's own L, which ``inspect`` spells otherwise."""
+
+    layers: Annotated[Text, _model("--layers", text="L: layers.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class OneModel:
+    """The positional model."""
+
+    model: Annotated[
+        Text,
+        Argument(
+            help="A preset, a config.json or its folder, a GGUF file, or ORG/NAME on the hub.",
+            show_default=False,
+            autocompletion=completion.models,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ManyModels:
+    """Several positional models."""
+
+    models: Annotated[
+        list[str],
+        Argument(
+            help="Presets, config.json files or their folders, GGUF files, ORG/NAME on the hub.",
+            show_default=False,
+            autocompletion=completion.models,
+        ),
+    ] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """Element types of the cache."""
+
+    dtype: Annotated[
+        Text, _request("--dtype", "-d", text="Element type of keys and values.", autocompletion=completion.dtypes)
+    ] = None
+    k_dtype: Annotated[Text, _request("--k-dtype", text="Element type of keys alone.", autocompletion=completion.dtypes)] = None
+    v_dtype: Annotated[Text, _request("--v-dtype", text="Element type of values alone.", autocompletion=completion.dtypes)] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Whose rules count, on how many ranks."""
+
+    encoder_tokens: Annotated[Text, _request("--encoder-tokens", text="Encoder (or image) positions of cross-attention.")] = None
+    draft: Annotated[bool, _request("--draft", text="Count the draft (multi-token prediction) layers too.")] = False
+    tp: Annotated[Text, _request("--tp", text="Tensor-parallel ranks.")] = None
+    pp: Annotated[Text, _request("--pp", text="Pipeline-parallel ranks.")] = None
+    dp: Annotated[Text, _request("--dp", text="Data-parallel ranks.")] = None
+    engine: Annotated[
+        str,
+        _request("--engine", "-e", text="Whose rules: exact, transformers, llama.cpp, vllm …", autocompletion=completion.engines),
+    ] = "exact"
+    option: Annotated[list[str], _request("-o", "--option", text="NAME=VALUE: an engine's own option (see kvcalc engines).")] = (
+        field(default_factory=list)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OneSize:
+    """One length and one batch."""
+
+    tokens: Annotated[Text, _request("--tokens", "-t", text="T: positions of a sequence (4096, 32k).")] = None
+    batch: Annotated[Text, _request("--batch", "-b", text="B: sequences.")] = None
+    lengths: Annotated[
+        Text, _request("--lengths", text="Sequences of different lengths: 512,8k,32k, or a file with one a line.")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Showing:
+    """How the answer is written."""
+
+    json: Annotated[bool, _output("--json", text="JSON on stdout, under a versioned schema.")] = False
+    debug: Annotated[bool, _output("--debug", text="Show the traceback of an error.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where pictures and tables are written."""
+
+    output: Annotated[Path | None, _output("--output", text="Write to this file instead of stdout.")] = None
+    plot: Annotated[Path | None, _output("--plot", text="A picture: FILE.png or FILE.svg.")] = None
+    html: Annotated[Path | None, _output("--html", text="A self-contained page.")] = None
+    force: Annotated[bool, _output("--force", text="Overwrite files that are there.")] = False

@@ -1,0 +1,56 @@
+"""The one sink: data on stdout, everything else on stderr; colour only where a terminal shows it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kvcalc.errors import ExitCode, KvcalcError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+PIPE_WIDTH = 120  # a table that goes to a file or a pipe isn't folded to 80
+
+
+def console(stderr: bool = False) -> Console:
+    """A console on the stream as it is now (tests and callers replace it)."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    terminal = hasattr(stream, "isatty") and stream.isatty()
+    return Console(file=stream, width=None if terminal else PIPE_WIDTH, highlight=False, soft_wrap=False, emoji=False)
+
+
+def show(*items: RenderableType) -> None:
+    """Tables and text, on stdout."""
+    out = console()
+    for item in items:
+        out.print(item)
+
+
+def write_json(document: Mapping[str, object]) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def warn(text: str) -> None:
+    """A line on stderr that is no error."""
+    console(stderr=True).print(f"note: {text}", markup=False, style="yellow")
+
+
+def show_error(problem: KvcalcError, as_json: bool) -> ExitCode:
+    """What is wrong, where, how to fix it; as JSON on stdout where JSON was asked for."""
+    if as_json:
+        from kvcalc.reports.to_json import error_document
+
+        write_json(error_document(problem))
+    out = console(stderr=True)
+    out.print(f"error: {problem.what}", style="bold red", markup=False)
+    if problem.where:
+        out.print(f"   at: {problem.where}", markup=False)
+    if problem.fix:
+        out.print(f"  fix: {problem.fix}", markup=False)
+    return problem.exit_code

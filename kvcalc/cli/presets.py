@@ -1,0 +1,80 @@
+"""``kvcalc presets``: the models that ship with it, and your own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from kvcalc.cli import completion
+from kvcalc.cli.grouping import takes_groups
+from kvcalc.cli.options import Showing
+from kvcalc.cli.output import show, write_json
+from kvcalc.errors import PresetError
+
+if TYPE_CHECKING:
+    from kvcalc.readers.preset_schema import Preset
+
+EXAMPLES = (
+    "kvcalc presets",
+    "kvcalc presets qwen3",
+    "kvcalc presets llama-8b",
+)
+
+
+@takes_groups
+def command(
+    showing: Showing,
+    name: Annotated[
+        str | None,
+        Argument(help="A preset to show, or a word to filter by.", show_default=False, autocompletion=completion.presets),
+    ] = None,
+    presets_dir: Annotated[
+        Path | None, Option("--presets-dir", help="A folder of your own presets.", rich_help_panel="Model", show_default=False)
+    ] = None,
+) -> int:
+    """The models that ship with kvcalc, and your own: list, filter, show."""
+    from kvcalc.reports import preset_tables
+
+    found = _exact(name, presets_dir)
+    if found is not None:
+        if showing.json:
+            write_json(preset_tables.presets_document([found]))
+        else:
+            show(preset_tables.preset_view(found))
+        return 0
+    chosen = _filtered(name, presets_dir)
+    if showing.json:
+        write_json(preset_tables.presets_document(chosen))
+    else:
+        show(preset_tables.presets_view(chosen))
+    return 0
+
+
+def _exact(name: str | None, folder: Path | None) -> Preset | None:
+    from kvcalc.readers.presets import find_preset, read_preset
+
+    if name is None:
+        return None
+    try:
+        return read_preset(find_preset(name, folder))
+    except PresetError as problem:
+        if "there is no preset" in problem.what:
+            return None
+        raise
+
+
+def _filtered(word: str | None, folder: Path | None) -> list[Preset]:
+    from kvcalc.readers.presets import find_preset, preset_paths, read_preset
+
+    everything = [read_preset(path) for path in preset_paths(folder)]
+    if word is None:
+        return everything
+    key = word.lower()
+    found = [
+        each for each in everything if any(key in text.lower() for text in (each.name, each.title, each.family, *each.aliases))
+    ]
+    if not found:
+        find_preset(word, folder)  # raises, with the nearest names
+    return found

@@ -1,0 +1,85 @@
+"""From the words of a command line to a Request, each value with its origin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from kvcalc.cli.options import OneSize, Rules, Types
+from kvcalc.core.model import Request
+from kvcalc.dtypes import Dtype, find_dtype
+from kvcalc.engines import find_engine
+from kvcalc.engines.base import Engine
+from kvcalc.errors import UsageError
+from kvcalc.units import parse_count, parse_counts
+
+MAX_LENGTHS = 1_000_000
+
+
+def engine_and_request(types: Types, rules: Rules, size: OneSize | None = None) -> tuple[Engine, Request]:
+    """The engine that is asked, and the request. Raises UsageError, DtypeError, EngineError."""
+    engine = find_engine(rules.engine)
+    origins: dict[str, str] = {}
+    k_dtype, v_dtype = _types(types, origins)
+    tokens = _given(size and size.tokens, "tokens", "--tokens", origins)
+    batch = _given(size and size.batch, "batch_size", "--batch", origins)
+    lengths = _lengths(size.lengths, origins) if size and size.lengths else ()
+    if lengths and (tokens is not None or batch is not None):
+        raise UsageError("--lengths says both how long and how many", fix="leave out --tokens and --batch")
+    return engine, Request(
+        batch_size=batch or 1,
+        tokens=tokens,
+        k_dtype=k_dtype,
+        v_dtype=v_dtype,
+        encoder_tokens=_encoder(rules.encoder_tokens, origins),
+        lengths=lengths,
+        draft=rules.draft,
+        tp_size=_given(rules.tp, "tp_size", "--tp", origins) or 1,
+        pp_size=_given(rules.pp, "pp_size", "--pp", origins) or 1,
+        dp_size=_given(rules.dp, "dp_size", "--dp", origins) or 1,
+        options=engine.parse_options(rules.option),
+        origins=origins,
+    )
+
+
+def _given(text: str | None, name: str, flag: str, origins: dict[str, str]) -> int | None:
+    if text is None:
+        return None
+    if ".." in text or "," in text:
+        raise UsageError(f"{flag} takes one value here, not {text[:40]!r}", fix="kvcalc sweep takes ranges and lists")
+    origins[name] = f"flag {flag}"
+    return parse_count(text, f"a value of {flag}")
+
+
+def _encoder(text: str | None, origins: dict[str, str]) -> int | None:
+    """Encoder positions; 0 is a value here (no image)."""
+    if text is not None and text.strip() == "0":
+        origins["encoder_tokens"] = "flag --encoder-tokens"
+        return 0
+    return _given(text, "encoder_tokens", "--encoder-tokens", origins)
+
+
+def _types(types: Types, origins: dict[str, str]) -> tuple[Dtype | None, Dtype | None]:
+    found: dict[str, Dtype | None] = {"k_dtype": None, "v_dtype": None}
+    sides: Mapping[str, str | None] = {"k_dtype": types.k_dtype, "v_dtype": types.v_dtype}
+    for name, text in sides.items():
+        chosen = text or types.dtype
+        if chosen is not None:
+            found[name] = find_dtype(chosen)
+            origins[name] = f"flag --{name.replace('_', '-')}" if text else "flag --dtype"
+    return found["k_dtype"], found["v_dtype"]
+
+
+def _lengths(text: str, origins: dict[str, str]) -> tuple[int, ...]:
+    """``512,8k,32k``, or a file with one length a line."""
+    from kvcalc.readers.lengths import read_lengths
+
+    origins["tokens"] = origins["batch_size"] = "flag --lengths"
+    path = Path(text)
+    if text[:1].isdigit() and not path.is_file():
+        found = tuple(value for value, _ in zip(parse_counts(text), range(MAX_LENGTHS + 1), strict=False))
+    else:
+        found = read_lengths(path, MAX_LENGTHS)
+    if len(found) > MAX_LENGTHS:
+        raise UsageError(f"--lengths names over {MAX_LENGTHS:,} sequences", fix="take a sample of them")
+    return found

@@ -1,0 +1,8 @@
+"""Placeholder."""
+
+EXAMPLES = ()
+
+
+def command() -> int:
+    """X"""
+    return 0

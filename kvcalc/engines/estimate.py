@@ -1,0 +1,86 @@
+"""One question, one answer: an engine's tally of a request, with what a figure always carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from kvcalc.core.model import Model, Request, Tally
+from kvcalc.engines.base import Engine
+from kvcalc.errors import KvcalcError
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure and everything that it rests on."""
+
+    engine: Engine
+    model: Model
+    request: Request
+    tally: Tally
+    step: int  # the smallest length by which the figure can grow
+    bytes_per_token: Fraction | None  # (total(T + step) - total(T)) / step; None where the engine stops at T
+    fixed_bytes: int | None  # of layers that no longer grow at T
+    warnings: tuple[str, ...]
+    excluded: tuple[str, ...]
+
+    @property
+    def total_bytes(self) -> int:
+        """Everything that the engine holds."""
+        return self.tally.total_bytes
+
+    @property
+    def tokens(self) -> int:
+        """The longest sequence, as the engine took it."""
+        value = self.tally.request.get("tokens", (self.request.tokens or 0, ""))[0]
+        return value if isinstance(value, int) else 0
+
+
+def estimate(model: Model, request: Request, engine: Engine) -> Estimate:
+    """Count ``request`` under ``engine``'s rules. Raises ConfigError, DtypeError, EngineError, UsageError."""
+    tally = engine.allocate(model, request)
+    step = engine.step(model, request)
+    tokens = tally.request.get("tokens", (request.tokens or 0, ""))[0]
+    longer = _longer(model, request, engine, tally, step)
+    return Estimate(
+        engine=engine,
+        model=model,
+        request=request,
+        tally=tally,
+        step=step,
+        bytes_per_token=Fraction(longer.total_bytes - tally.total_bytes, step) if longer else None,
+        fixed_bytes=_fixed(tally, longer) if longer else None,
+        warnings=(*_warnings(model, tokens if isinstance(tokens, int) else 0), *tally.warnings),
+        excluded=(*engine.excluded, *_draft_left_out(model, request), *tally.excluded),
+    )
+
+
+def _longer(model: Model, request: Request, engine: Engine, tally: Tally, step: int) -> Tally | None:
+    """The same request one step longer, or None where the engine can't say (a length fixed by an option, a limit)."""
+    if request.lengths or not tally.fits:
+        return None
+    try:
+        return engine.allocate(model, engine.longer(model, request, tally, step))
+    except KvcalcError:
+        return None
+
+
+def _fixed(tally: Tally, longer: Tally) -> int:
+    pairs = zip(tally.layers, longer.layers, strict=False)
+    return sum(now.bytes for now, then in pairs if now.bytes == then.bytes)
+
+
+def _warnings(model: Model, tokens: int) -> tuple[str, ...]:
+    found = []
+    if model.assumed:
+        found.append(f"assumed: counted like {model.assumed}, on request; nothing is known of the model's own type")
+    if model.max_tokens is not None and tokens > model.max_tokens:
+        found.append(f"{tokens:,} tokens are beyond the model's own maximum of {model.max_tokens:,}")
+    return (*found, *model.notes)
+
+
+def _draft_left_out(model: Model, request: Request) -> tuple[str, ...]:
+    count = len(model.draft_layers)
+    if not count or request.draft:
+        return ()
+    return (f"{count} draft (multi-token prediction) layer{'s' if count > 1 else ''}: add --draft to count them",)

@@ -1,0 +1,81 @@
+"""What a preset may hold, checked with pydantic.
+
+Unknown keys are refused, inside ``config`` too: a typo there would
+silently become a default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from kvcalc.architectures.aliases import NESTED_KEYS
+from kvcalc.architectures.lookup import config_keys
+from kvcalc.errors import PresetError
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,80}$")]
+Text = Annotated[str, StringConstraints(max_length=2000)]
+
+
+class Source(BaseModel):
+    """Where the fields were read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    repo: Text
+    path: Text = ""
+    commit: Text = ""
+    note: Text = ""
+
+
+class Preset(BaseModel):
+    """One model."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    name: Name
+    title: Text
+    family: Name
+    aliases: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    checkpoint: Text = ""
+    source: Source
+    parameters: Annotated[int, Field(gt=0, lt=2**53)] | None = None
+    weights_dtype: Text | None = None
+    config: dict[str, Any]
+
+
+def validate(value: object, path: Path) -> Preset:
+    """A parsed preset file as a Preset. Raises PresetError that names file and key."""
+    if not isinstance(value, dict):
+        raise PresetError("a preset is a mapping with name, source and config", str(path), "compare it with a shipped preset")
+    try:
+        preset = Preset.model_validate(value)
+    except ValidationError as problem:
+        first = problem.errors(include_url=False, include_input=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise PresetError(f"{key}: {first['msg'].lower()}", f"{path}: {key}", "compare it with a shipped preset") from None
+    if preset.name != path.stem:
+        raise PresetError(f"name is {preset.name!r}, the file is called {path.name!r}", f"{path}: name", "make them equal")
+    _check_keys(preset.config, path)
+    return preset
+
+
+def _check_keys(config: Mapping[str, object], path: Path) -> None:
+    known = config_keys()
+    for where, key in _keys(config, "config"):
+        if key not in known:
+            near = get_close_matches(key, known, n=3, cutoff=0.6)
+            hint = f"did you mean {', '.join(near)}?" if near else "leave out keys that can't change the cache"
+            raise PresetError(f"{where} is not a key that can change a cache", f"{path}: {where}", hint)
+
+
+def _keys(config: Mapping[str, object], path: str) -> Iterator[tuple[str, str]]:
+    """Each key with its path, inside nested decoders too."""
+    for key, value in config.items():
+        yield f"{path}.{key}", str(key)
+        if key in NESTED_KEYS and isinstance(value, Mapping):
+            yield from _keys(value, f"{path}.{key}")

@@ -1,0 +1,131 @@
+"""Models that ship with kvcalc, and users' own: one YAML file each, the published fields and where they were read.
+
+Searched in this order: ``--presets-dir``, the user's own folder (``$XDG_CONFIG_HOME/kvcalc/presets``), the shipped ones.
+Reading one preset opens that one file; only a name that is no file name makes us look through the others for an alias.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvcalc.core.fields import Field
+from kvcalc.core.model import Model
+from kvcalc.errors import PresetError
+from kvcalc.readers.files import read_text
+from kvcalc.readers.hf_config import model_of
+
+if TYPE_CHECKING:
+    from kvcalc.readers.preset_schema import Preset
+
+MAX_PRESET_BYTES = 256 * 1024
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,80}", re.ASCII)
+
+
+@cache
+def shipped_folder() -> Path:
+    """The presets inside the wheel, or beside the package in a checkout."""
+    inside = Path(__file__).resolve().parent.parent / "presets"
+    return inside if inside.is_dir() else inside.parent.parent / "presets"
+
+
+def user_folder() -> Path | None:
+    """Where users keep their own, or None without a home."""
+    base = os.environ.get("XDG_CONFIG_HOME")
+    if base:
+        return Path(base) / "kvcalc" / "presets"
+    home = os.environ.get("HOME") or os.environ.get("USERPROFILE")
+    return Path(home) / ".config" / "kvcalc" / "presets" if home else None
+
+
+def folders(extra: Path | None = None) -> list[Path]:
+    """Where to look, first come first served. Raises PresetError when ``extra`` is no folder."""
+    if extra is not None and not extra.is_dir():
+        raise PresetError("there is no such folder", str(extra), "give --presets-dir a folder of .yaml files")
+    return [folder for folder in (extra, user_folder(), shipped_folder()) if folder is not None and folder.is_dir()]
+
+
+def preset_paths(extra: Path | None = None) -> Iterator[Path]:
+    """Every preset file, a user's before a shipped one of the same name."""
+    seen: set[str] = set()
+    for folder in folders(extra):
+        for path in sorted(folder.glob("*.yaml")):
+            if path.name not in seen:
+                seen.add(path.name)
+                yield path
+
+
+def find_preset(name: str, extra: Path | None = None) -> Path:
+    """The file of a preset by its name or an alias. Raises PresetError with near matches."""
+    key = name.strip().lower()
+    if _NAME.fullmatch(key):
+        for folder in folders(extra):
+            path = folder / f"{key}.yaml"
+            if path.is_file():
+                return path
+        aliased = _by_alias(key, extra)
+        if aliased is not None:
+            return aliased
+    names = [*(path.stem for path in preset_paths(extra)), *_aliases(extra)]
+    near = get_close_matches(key[:80], names, n=4, cutoff=0.4)
+    hint = f"did you mean {', '.join(near)}?" if near else "kvcalc presets lists them"
+    raise PresetError(f"there is no preset called {name[:60]!r}", fix=hint)
+
+
+def _by_alias(key: str, extra: Path | None) -> Path | None:
+    for path in preset_paths(extra):
+        # Cheap first: a file whose text doesn't hold the word can't have it as an alias.
+        if key in read_text(path, PresetError, MAX_PRESET_BYTES).lower() and key in (
+            alias.lower() for alias in read_preset(path).aliases
+        ):
+            return path
+    return None
+
+
+def _aliases(extra: Path | None) -> list[str]:
+    return [alias for path in preset_paths(extra) for alias in _safe_aliases(path)]
+
+
+def _safe_aliases(path: Path) -> tuple[str, ...]:
+    try:
+        return read_preset(path).aliases
+    except PresetError:
+        return ()  # a broken file elsewhere must not hide the suggestion
+
+
+def read_preset(path: Path) -> Preset:
+    """One validated preset. Raises PresetError that names file and key."""
+    from kvcalc.readers.preset_schema import validate
+
+    return validate(parse_yaml(read_text(path, PresetError, MAX_PRESET_BYTES), str(path)), path)
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """YAML without anchors: a few aliases can stand for a billion nodes. Raises PresetError."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        if ("&" in text or "*" in text) and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=loader)):
+            raise PresetError("YAML aliases (*name) are not taken in presets", where, "write the value out")
+        return yaml.load(text, Loader=loader)  # noqa: S506 - one of the two safe loaders
+    except yaml.YAMLError as problem:
+        mark = getattr(problem, "problem_mark", None)
+        place = f"{where}: line {mark.line + 1}, column {mark.column + 1}" if mark else where
+        raise PresetError(
+            f"this is not YAML: {getattr(problem, 'problem', None) or 'it breaks off'}", place, "correct that place"
+        ) from None
+    except (RecursionError, ValueError, OverflowError):
+        raise PresetError("this YAML can't be read: nested too deep, or an impossible value", where, "simplify it") from None
+
+
+def preset_model(name: str, extra: Path | None = None, overrides: Mapping[str, Field] | None = None, assume: str = "") -> Model:
+    """The model of a preset. Raises PresetError, ConfigError, ArchitectureError."""
+    path = find_preset(name, extra)
+    preset = read_preset(path)
+    return model_of(preset.config, f"preset {preset.name}", preset.name, overrides, assume, "preset")

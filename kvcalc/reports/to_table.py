@@ -1,0 +1,209 @@
+"""Results as tables for people. Every renderable is made here; nothing is printed here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from kvcalc.core.layers import FullAttention
+from kvcalc.core.model import Array, LayerTally
+from kvcalc.dtypes import find_dtype
+from kvcalc.units import format_bytes
+
+if TYPE_CHECKING:
+    from kvcalc.engines.estimate import Estimate
+
+BAR = "█"
+LABELS = {"batch_size": "B", "tokens": "T", "k_dtype": "K type", "v_dtype": "V type", "encoder_tokens": "E"}
+
+
+def plain_table(*headings: str, right: Iterable[int] = (), title: str = "") -> Table:
+    """A table in the house form: no frame, numbers to the right."""
+    table = Table(
+        box=None,
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        pad_edge=False,
+        header_style="bold",
+        padding=(0, 2, 0, 0),
+    )
+    numeric = set(right)
+    for index, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if index in numeric else "left", overflow="fold")
+    return table
+
+
+def estimate_view(found: Estimate, by_layer: bool = False) -> RenderableType:
+    """The whole answer to ``estimate``."""
+    del by_layer
+    parts: list[RenderableType] = [headline(found), ""]
+    factors = equation_factors(found)
+    parts += [factors_table(factors) if factors else inputs_table(found), ""]
+    if not factors:
+        parts += [layers_table(found.tally.layers, found.tally.shared), ""]
+    parts += list(summary(found))
+    return Group(*parts)
+
+
+def headline(found: Estimate) -> Text:
+    """Model, engine, total."""
+    text = Text()
+    text.append(found.model.name, style="bold")
+    text.append(f"  under {found.engine.name} {found.engine.version} rules  ")
+    text.append(format_bytes(found.total_bytes), style="bold green")
+    return text
+
+
+Factor = tuple[str, str, str, str]
+
+
+def equation_factors(found: Estimate) -> list[Factor]:
+    """The equation's factors, symbol, meaning, value, origin; empty where the model isn't the equation's one kind."""
+    tally, model, resolved = found.tally, found.model, found.tally.request
+    part = model.layers[0][0]
+    simple = len(tally.layers) == 1 and len(model.layers[0]) == 1 and not found.request.lengths and found.engine.name == "exact"
+    if not simple or not isinstance(part, FullAttention) or part.head_dim != part.v_head_dim or _types_differ(found):
+        return []
+    dtype = find_dtype(str(resolved["k_dtype"][0]))
+    if dtype.block_elements != 1:
+        return []
+    origin = model.fields.origin
+    heads_origin = (
+        origin("num_kv_heads")
+        if model.fields.raw("num_kv_heads") is not None
+        else f"one a query head ({origin('num_attention_heads')})"
+    )
+    width_origin = origin("head_dim") if model.fields.raw("head_dim") is not None else "hidden_size / num_attention_heads"
+    return [
+        ("2", "arrays: keys and values", "2", "the equation"),
+        ("L", "layers", f"{tally.layers[0].count:,}", origin("num_layers")),
+        ("B", "sequences", f"{resolved['batch_size'][0]:,}", resolved["batch_size"][1]),
+        ("T", "cached positions of a sequence", f"{resolved['tokens'][0]:,}", resolved["tokens"][1]),
+        ("H_kv", "key/value heads", f"{part.num_kv_heads:,}", heads_origin or "the model's rule"),
+        ("D_h", "features of a head", f"{part.head_dim:,}", width_origin or "the model's rule"),
+        ("s", f"bytes of an element ({dtype})", f"{dtype.block_bytes}", resolved["k_dtype"][1]),
+    ]
+
+
+def _types_differ(found: Estimate) -> bool:
+    resolved = found.tally.request
+    return bool(resolved["k_dtype"][0] != resolved["v_dtype"][0])
+
+
+def factors_table(factors: list[Factor]) -> Table:
+    """The factors, one a row."""
+    table = plain_table("factor", "what it is", "value", "from", right=(2,))
+    for row in factors:
+        table.add_row(*row)
+    return table
+
+
+def inputs_table(found: Estimate) -> Table:
+    """What was asked, and where each value came from."""
+    table = plain_table("input", "value", "from", right=(1,))
+    for name, (value, origin) in found.tally.request.items():
+        shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+        table.add_row(name.replace("_", " "), shown, origin)
+    return table
+
+
+def layers_table(layers: Sequence[LayerTally], shared: Sequence[Array] = ()) -> Table:
+    """A row a run of equal layers, and one a pool array."""
+    table = plain_table("layers", "kind", "positions", "holds", "bytes a layer", "bytes", right=(2, 4, 5))
+    for run in layers:
+        last = run.first + run.count - 1
+        span = f"{run.first}-{last}" if run.count > 1 else str(run.first)
+        positions = f"{run.positions:,}" if run.positions else "-"
+        table.add_row(
+            span, run.kind.replace("_", " "), positions, holds(run.arrays), f"{run.bytes_per_layer:,}", f"{run.bytes:,}"
+        )
+    for array in shared:
+        table.add_row("-", array.label, "-", array.note or f"{array.rows:,} x {array.row_bytes:,} B", "-", f"{array.bytes:,}")
+    return table
+
+
+def holds(arrays: Sequence[Array]) -> str:
+    """The arrays of a layer in a few words: ``keys 8x128 f16, values 8x128 f16``."""
+    if not arrays:
+        return "nothing"
+    return ", ".join(f"{array.label} {array.heads}x{array.width} {array.dtype}".strip() for array in arrays)
+
+
+def summary(found: Estimate) -> Iterable[RenderableType]:
+    """Total, growth, what is held, what is left out, and whatever must be said."""
+    rows = plain_table("", "", "", right=(1,))
+    rows.show_header = False
+    rows.add_row(
+        "[bold]total[/bold]", f"[bold]{found.total_bytes:,} bytes[/bold]", f"[bold]{format_bytes(found.total_bytes)}[/bold]"
+    )
+    if found.tally.held_bytes is not None:
+        rows.add_row(
+            "held by the allocator",
+            f"{found.tally.held_bytes:,} bytes",
+            f"{format_bytes(found.tally.held_bytes)}: fit memory by this",
+        )
+    if found.bytes_per_token is not None:
+        rows.add_row("per further token", f"{_exact(found.bytes_per_token)} bytes", _growth(found))
+    if found.fixed_bytes:
+        rows.add_row("no longer growing", f"{found.fixed_bytes:,} bytes", format_bytes(found.fixed_bytes))
+    split = {name: size for name, size in found.tally.component_bytes().items() if size}
+    if len(split) > 1:
+        for name, size in split.items():
+            rows.add_row(f"of it {COMPONENT_NAMES[name]}", f"{size:,} bytes", format_bytes(size))
+    yield rows
+    yield from _report(found)
+    yield Text.assemble(("not counted: ", "bold"), "; ".join(found.excluded))
+    for note in found.tally.notes:
+        yield Text.assemble(("note: ", "bold"), note)
+    for note in _row_notes(found.tally.layers):
+        yield Text.assemble(("note: ", "bold"), note)
+    for warning in found.warnings:
+        yield Text.assemble(("warning: ", "bold yellow"), warning)
+    if found.tally.refusal:
+        yield Text.assemble(("refused: ", "bold red"), found.tally.refusal)
+
+
+COMPONENT_NAMES = {"kv": "keys and values", "index": "index keys", "state": "recurrent state", "other": "padding, tables, pool"}
+
+
+def _row_notes(layers: Sequence[LayerTally]) -> list[str]:
+    return list(
+        dict.fromkeys(f"{run.kind.replace('_', ' ')}: {array.note}" for run in layers for array in run.arrays if array.note)
+    )
+
+
+def _growth(found: Estimate) -> str:
+    size = format_bytes(round(found.bytes_per_token)) if found.bytes_per_token else "none"
+    return size if found.step == 1 else f"{size}, in steps of {found.step:,} tokens"
+
+
+def _exact(value: Fraction) -> str:
+    return f"{value.numerator:,}" if value.denominator == 1 else f"{float(value):,.2f}"
+
+
+def _report(found: Estimate) -> Iterable[RenderableType]:
+    if found.tally.report:
+        table = plain_table("engine's own figure", "value", right=(1,))
+        for name, value in found.tally.report.items():
+            table.add_row(
+                name.replace("_", " "), f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else _shown(value)
+            )
+        yield Padding(table, (1, 0, 1, 0))
+
+
+def _shown(value: object) -> str:
+    return f"{value:,.2f}" if isinstance(value, float) else str(value)
+
+
+def bar(value: int, largest: int, width: int) -> str:
+    """A bar of at most ``width`` cells."""
+    if not largest or not value:
+        return ""
+    return BAR * max(1, value * width // largest)
