@@ -1,0 +1,364 @@
+"""An engine's own log, in one pass and flat memory: gigabytes, pipes, colours, prefixes, any encoding.
+
+Lines without a known word never leave the byte buffer. Which wordings are known stands in ``engine_log_rows``.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from kvcalc.core.log_facts import EngineLog, Figure, Load, Setting, Statement, Value
+from kvcalc.errors import LogError
+from kvcalc.readers.engine_log_rows import ROWS, SUFFIXES, UNITS, Row
+
+CHUNK = 1 << 20
+LINE_MAX = 1 << 16  # vLLM's and SGLang's own longest lines have about 10,000 characters
+LOADS_MAX = 64
+STATEMENTS_MAX = 512
+METADATA_MAX = 512
+LAYERS_MAX = 10_000
+TEXT_MAX = 300
+_NEEDLES = tuple(sorted({needle.encode() for row in ROWS for needle in row.needles}))
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]{0,40}[ -/]{0,10}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-Z\\^_])|[\x00-\x08\x0b-\x1f\x7f]"
+)
+_RANK = re.compile(
+    r"(?<![A-Za-z])(?:(?:DP\d{1,4}[ _])?(?:PP\d{1,4}[ _])?TP\d{1,4}|[Rr]ank[= ]\d{1,5}|RANK \d{1,5}|EngineCore_DP\d{1,4})"
+)
+_WRAPPERS = ("log", "message", "MESSAGE", "msg")  # docker's json-file driver, journalctl -o json, structured loggers
+
+
+def read_log_file(path: Path) -> EngineLog:
+    """What the log at ``path`` says. Raises LogError when it can't be read or no line of it is known."""
+    try:
+        with path.open("rb") as stream:
+            return read_log(stream, str(path))
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        raise LogError(f"can't read the log: {reason}", str(path), "name a readable file, or - for a pipe") from problem
+
+
+def read_log(stream: BinaryIO, source: str = "the log") -> EngineLog:
+    """What the log in ``stream`` says. Raises LogError when no line of it is known."""
+    found = _Loads()
+    lines = _Lines(_plain(stream, source))
+    for number, text in lines:
+        for row in ROWS:
+            if any(needle in text for needle in row.needles):
+                found.take(row, number, text)
+    loads = found.finished()
+    if not loads:
+        raise LogError(
+            f"nothing about a KV cache in {lines.count:,} lines",
+            source,
+            "give the log from the engine's start on: vLLM, llama.cpp, ollama, SGLang and TensorRT-LLM say it there",
+        )
+    return EngineLog(tuple(loads), lines.count, source, found.forgotten)
+
+
+# Bytes: decompressed, and in an encoding that keeps ASCII
+
+
+def _plain(stream: BinaryIO, source: str) -> Iterator[bytes]:
+    read = getattr(stream, "read1", stream.read)
+    first = read(CHUNK)
+    while 0 < len(first) < 4 and (more := read(CHUNK)):
+        first += more
+    chunks = _chain(first, read)
+    if first.startswith(b"\x1f\x8b"):
+        chunks = _gunzipped(chunks, source)
+        first = next(chunks, b"")
+        chunks = _chain_chunks(first, chunks)
+    encoding = _wide_encoding(first)
+    return _narrowed(chunks, encoding) if encoding else chunks
+
+
+def _chain(first: bytes, read: Callable[[int], bytes]) -> Iterator[bytes]:
+    chunk = first
+    while chunk:
+        yield chunk
+        chunk = read(CHUNK)
+
+
+def _chain_chunks(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _gunzipped(chunks: Iterable[bytes], source: str) -> Iterator[bytes]:
+    inflate = zlib.decompressobj(31)
+    try:
+        for data in chunks:
+            while data:
+                if piece := inflate.decompress(data, CHUNK):
+                    yield piece
+                data = inflate.unconsumed_tail
+                if inflate.eof:  # rotated logs are often several members end to end
+                    data, inflate = inflate.unused_data, zlib.decompressobj(31)
+    except zlib.error as problem:
+        raise LogError(f"the compressed log is damaged: {problem}", source, "unpack it first, or give it again") from problem
+
+
+def _wide_encoding(first: bytes) -> str:
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    head = first[:4096]
+    if head[1::2].count(0) * 3 > len(head):  # PowerShell's > writes UTF-16
+        return "utf-16-le"
+    return "utf-16-be" if head[::2].count(0) * 3 > len(head) else ""
+
+
+def _narrowed(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    for chunk in chunks:
+        yield decoder.decode(chunk).encode("utf-8", "replace")
+    yield decoder.decode(b"", final=True).encode("utf-8", "replace")
+
+
+# Lines: those with a known word, numbered as an editor numbers them
+
+
+class _Lines:
+    """Iterates over (number, text) of the lines that hold a needle; ``count`` is how many lines went by."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = chunks
+        self.count = 0
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        for body in self._bodies():
+            yield from self._known(body)
+            self.count += body.count(b"\n")
+
+    def _bodies(self) -> Iterator[bytes]:
+        """Whole lines a chunk; a line longer than LINE_MAX loses its tail."""
+        rest, skipping = b"", False
+        for chunk in self._chunks:
+            if skipping:
+                cut = chunk.find(b"\n")
+                if cut < 0:
+                    continue
+                chunk, skipping = chunk[cut:], False
+            data = rest + chunk
+            cut = data.rfind(b"\n") + 1
+            yield data[:cut]
+            rest, skipping = data[cut : cut + LINE_MAX], len(data) - cut > LINE_MAX
+        if rest:
+            yield rest + b"\n"
+
+    def _known(self, body: bytes) -> Iterator[tuple[int, str]]:
+        number, counted = self.count + 1, 0
+        for start in sorted(_starts(body)):
+            number, counted = number + body.count(b"\n", counted, start), start
+            line = body[start : min(body.find(b"\n", start), start + LINE_MAX)]
+            for piece in line.split(b"\r"):  # progress bars
+                yield number, _clean(piece.decode("utf-8", "replace"))
+
+
+def _starts(body: bytes) -> set[int]:
+    """Where the lines with a needle start. A search a needle is many times faster than one pattern of them all."""
+    found = set()
+    for needle in _NEEDLES:
+        at = body.find(needle)
+        while at >= 0:
+            found.add(body.rfind(b"\n", 0, at) + 1)
+            at = body.find(needle, body.find(b"\n", at))
+    return found
+
+
+def _clean(text: str) -> str:
+    if text.lstrip()[:1] == "{":
+        text = _unwrapped(text)
+    return _ESCAPES.sub("", text).strip()
+
+
+def _unwrapped(text: str) -> str:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return next((record[key] for key in _WRAPPERS if isinstance(record.get(key), str)), text)
+
+
+# Loads: what the known lines add up to
+
+
+@dataclass(slots=True)
+class _Pending:
+    """What was said of a cache before the line that states it."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    buffers: dict[str, list[tuple[int, str, Value]]] = field(default_factory=dict)  # kind → line, text, size
+
+
+class _Loads:
+    """Builds loads from rows. Engines of one file (a compose log) are kept apart."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Load] = {}
+        self._pending: dict[str, _Pending] = {}
+        self._done: deque[Load] = deque(maxlen=LOADS_MAX)
+        self.forgotten = 0
+
+    def take(self, row: Row, number: int, text: str) -> None:
+        """Let ``row`` add what it finds in ``text``."""
+        match = row.pattern.search(text)
+        if match is None:
+            return
+        handle: Callable[[Row, int, str, re.Match[str]], None] = getattr(self, f"_{row.role}")
+        handle(row, number, text, match)
+
+    def finished(self) -> list[Load]:
+        """Close what is open, and return every load that states something, in the order of the log."""
+        for engine in list(self._open):
+            self._close(engine)
+        return sorted(self._done, key=lambda load: load.statements[0].line)
+
+    def _load(self, engine: str, number: int) -> Load:
+        if engine not in self._open:
+            self._open[engine] = Load(engine, number)
+            self._pending[engine] = _Pending()
+        return self._open[engine]
+
+    def _close(self, engine: str) -> Load | None:
+        load = self._open.pop(engine, None)
+        if load is None:
+            return None
+        self._flush(load)
+        if load.statements:
+            self.forgotten += len(self._done) == LOADS_MAX
+            self._done.append(load)
+        return load
+
+    def _start(self, row: Row, number: int, _text: str, match: re.Match[str]) -> None:
+        self._flush(load := self._load(row.engine, number))
+        if load.statements:
+            self._close(row.engine)
+            load = self._load(row.engine, number)
+        load.metadata.clear()
+        load.clipped.clear()
+        load.shape.clear()
+        load.layer_widths.clear()
+        load.version = match.groupdict().get("version") or load.version
+
+    def _context(self, row: Row, number: int, _text: str, _match: re.Match[str]) -> None:
+        self._flush(old := self._load(row.engine, number))
+        if not old.statements:
+            return
+        self._close(row.engine)
+        new = self._load(row.engine, number)
+        new.version, new.shape, new.metadata, new.clipped = old.version, old.shape, old.metadata, old.clipped
+        new.settings = {key: old.settings[key] for key in ("release",) if key in old.settings}
+
+    def _setting(self, row: Row, number: int, _text: str, match: re.Match[str]) -> None:
+        load = self._load(row.engine, number)
+        for name, value in match.groupdict().items():
+            load.settings[name] = Setting(value.replace(",", ""), number)
+
+    def _pairs(self, row: Row, number: int, text: str, match: re.Match[str]) -> None:
+        load, seen = self._load(row.engine, number), set[str]()
+        for pair in row.pattern.finditer(text, match.start()):
+            key, value = pair["key"], pair["value"].strip("'\"")
+            if key not in seen and value not in ("None", ""):
+                load.settings[key] = Setting(value[:400], number)
+            seen.add(key)
+
+    def _shape(self, row: Row, number: int, _text: str, match: re.Match[str]) -> None:
+        self._load(row.engine, number).shape[match["key"]] = Setting(match["value"].strip(), number)
+
+    def _metadata(self, row: Row, number: int, _text: str, match: re.Match[str]) -> None:
+        load = self._load(row.engine, number)
+        if match["key"].startswith("tokenizer.") or len(load.metadata) >= METADATA_MAX:
+            return
+        value = _metadata_value(match["type"], match["value"].strip())
+        if value is None:
+            load.clipped.add(match["key"])
+        else:
+            load.metadata[match["key"]] = value
+
+    def _width(self, row: Row, number: int, _text: str, match: re.Match[str]) -> None:
+        widths = self._load(row.engine, number).layer_widths
+        if len(widths) < LAYERS_MAX:
+            widths[int(match["layer"])] = (int(match["k"]), int(match["v"]))
+
+    def _part(self, row: Row, number: int, text: str, match: re.Match[str]) -> None:
+        load, values = self._load(row.engine, number), _values(match)
+        pending = self._pending[row.engine]
+        if (size := values.get("total_mib") or values.get("total_named")) is None:
+            self._flush(load)
+            pending.values.update(values)
+            return
+        kept = pending.buffers.setdefault(row.kind, [])
+        if len(kept) < STATEMENTS_MAX:
+            kept.append((number, text[:TEXT_MAX], size))
+
+    def _statement(self, row: Row, number: int, text: str, match: re.Match[str]) -> None:
+        load, pending = self._load(row.engine, number), self._pending[row.engine]
+        values = {**pending.values, **_values(match)}
+        pending.values.clear()
+        pending.buffers.pop("rs_buffer" if row.kind == "state" else "buffer", None)  # the line adds them up itself
+        rank = _RANK.search(text, 0, match.start())
+        self._keep(load, Statement(row.kind, number, text[:TEXT_MAX], values, rank.group() if rank else ""))
+
+    def _flush(self, load: Load) -> None:
+        """Buffers that no total line followed are stated as they are."""
+        pending = self._pending[load.engine]
+        for kind, parts in pending.buffers.items():
+            sizes = {f"part_{index}": size for index, (_, _, size) in enumerate(parts)}
+            number, text, _ = parts[0]
+            self._keep(load, Statement(kind, number, text, {**pending.values, **sizes}))
+        pending.buffers.clear()
+        pending.values.clear()
+
+    def _keep(self, load: Load, statement: Statement) -> None:
+        if len(load.statements) < STATEMENTS_MAX:
+            load.statements.append(statement)
+        else:
+            load.dropped += 1
+
+
+def _values(match: re.Match[str]) -> dict[str, Value]:
+    return {name: _value(name, text) for name, text in match.groupdict().items() if text is not None}
+
+
+def _value(name: str, text: str) -> Value:
+    suffix = name[name.rfind("_") :] if "_" in name else ""
+    if suffix == "_named":
+        number, _, unit = text.partition(" ")
+        return Figure(number, SUFFIXES[unit])
+    if suffix in UNITS:
+        return Figure(text, UNITS[suffix])
+    return Figure(text) if text[:1].isdigit() and name not in _WORDS else text
+
+
+_WORDS = ("k_type", "v_type", "r_type", "s_type", "device", "dtype", "cache")
+_KINDS: dict[str, Callable[[str], object]] = {"f32": float, "f64": float, "str": str, "bool": lambda text: text == "true"}
+
+
+def _metadata_value(kind: str, text: str) -> object:
+    """The value of a dumped GGUF key, or None where the engine cut it short."""
+    if kind.startswith("arr["):
+        return _array(kind[4:].partition(",")[0], text)
+    if text.endswith("...") and kind == "str":
+        return None
+    try:
+        return _KINDS.get(kind, int)(text)
+    except ValueError:
+        return None
+
+
+def _array(kind: str, text: str) -> list[object] | None:
+    if not text.startswith("[") or not text.endswith("]") or "..." in text:
+        return None
+    try:
+        return [_KINDS.get(kind, int)(item.strip().strip('"')) for item in text[1:-1].split(",") if item.strip()]
+    except ValueError:
+        return None

@@ -1,0 +1,33 @@
+"""A printed figure stands for every count that prints so."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvcalc.core.log_facts import Figure
+
+MIB = 2**20
+
+
+def test_a_rounded_size_covers_half_a_last_digit_either_side() -> None:
+    figure = Figure("3.19", MIB)
+    assert figure.covers(3_342_336)  # 3.1875 MiB, which prints 3.19
+    assert not figure.covers(3_331_000)
+    assert not figure.exact
+    assert (figure.low, figure.high) == (-(-3185 * MIB // 1000), 3195 * MIB // 1000)
+
+
+def test_a_count_covers_itself_alone() -> None:
+    figure = Figure("1,048,576")
+    assert figure.exact
+    assert (figure.value, figure.low, figure.high) == (2**20, 2**20, 2**20)
+
+
+def test_a_negative_size_covers_nothing_positive() -> None:
+    assert not Figure("-0.50", MIB).covers(1)
+
+
+@given(st.integers(0, 2**45), st.integers(0, 4))
+def test_what_prints_so_is_covered(count: int, decimals: int) -> None:
+    assert Figure(f"{count / MIB:.{decimals}f}", MIB).covers(count)
