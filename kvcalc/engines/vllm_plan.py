@@ -89,13 +89,17 @@ def judge(plan: Plan, load: Load, available: int, *, auto_fit: bool = False, ove
     stages = [stage for stage in plan.stages if stage.bytes_per_block]
     memory = [override * stage.bytes_per_block if override is not None else available for stage in stages]
     usable = [there - stage.bytes_per_block for there, stage in zip(memory, stages, strict=True)]
-    longest = min((longest_fitting(stage, load, there) for stage, there in zip(stages, usable, strict=True)), default=load.max_model_len)
+    longest = min(
+        (longest_fitting(stage, load, there) for stage, there in zip(stages, usable, strict=True)), default=load.max_model_len
+    )
     if auto_fit and longest:
         load = load.at(longest)
     tightest = max(range(len(stages)), key=lambda i: stages[i].needed(load) - usable[i], default=None)
     return Verdict(
         load=load,
-        num_blocks=override if override is not None else min((m // s.bytes_per_block for m, s in zip(memory, stages, strict=True)), default=1),
+        num_blocks=override
+        if override is not None
+        else min((m // s.bytes_per_block for m, s in zip(memory, stages, strict=True)), default=1),
         blocks_per_request=blocks_per_request(plan.groups, load),
         needed_bytes=0 if tightest is None else stages[tightest].needed(load),
         usable_bytes=available if tightest is None else max(usable[tightest], 0),

@@ -10,7 +10,7 @@ from math import gcd
 
 from kvcalc.units import ceil_div, round_up
 
-FULL, MLA, SLIDING, SLIDING_MLA, CHUNKED, CROSS, STATE, RING = (
+FULL, MLA, SLIDING, SLIDING_MLA, CHUNKED, CROSS, STATE = (
     "FullAttentionSpec",
     "MLAAttentionSpec",
     "SlidingWindowSpec",
@@ -18,7 +18,6 @@ FULL, MLA, SLIDING, SLIDING_MLA, CHUNKED, CROSS, STATE, RING = (
     "ChunkedLocalAttentionSpec",
     "CrossAttentionSpec",
     "MambaSpec",
-    "CircularBufferSpec",
 )
 FULL_KINDS = (FULL, MLA)
 SLIDING_KINDS = (SLIDING, SLIDING_MLA)
@@ -121,10 +120,6 @@ def _state(spec: Spec, load: Load) -> int:
     return 2 + spec.checkpoint_blocks if load.align_states else 1
 
 
-def _ring(spec: Spec, load: Load) -> int:
-    return 1
-
-
 _BLOCKS = {
     FULL: _full,
     MLA: _full,
@@ -133,5 +128,4 @@ _BLOCKS = {
     CHUNKED: _chunked,
     CROSS: _cross,
     STATE: _state,
-    RING: _ring,
 }

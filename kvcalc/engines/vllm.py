@@ -1,0 +1,265 @@
+"""vLLM 0.32.0: blocks from one pool, groups of layers under block tables, what a rank holds and what it refuses.
+
+The parts: ``vllm_options`` (its options), ``vllm_models`` (how it reads a file), ``vllm_layers`` (its caches),
+``vllm_backends`` and ``vllm_blocks`` (block sizes), ``vllm_specs`` (pages), ``vllm_groups``, ``vllm_plan`` and
+``vllm_setup`` (all that is decided before the memory counts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kvcalc.core.layers import Layer, kind_of
+from kvcalc.core.model import Array, LayerTally, Model, Request, Tally
+from kvcalc.engines.base import Engine
+from kvcalc.engines.vllm_groups import Group, blocks_per_request
+from kvcalc.engines.vllm_layers import Cache
+from kvcalc.engines.vllm_models import NEVER_FLOAT16
+from kvcalc.engines.vllm_options import OPTIONS
+from kvcalc.engines.vllm_plan import Stage, Verdict, judge
+from kvcalc.engines.vllm_setup import VERSION, Setup, set_up
+from kvcalc.engines.vllm_specs import STATE, Load, Spec
+from kvcalc.units import format_bytes
+
+_STRINGENT = "vLLM holds back one block, and wants one request of the full length beside it"
+
+
+def allocate(model: Model, request: Request) -> Tally:
+    """One rank's blocks: those of the request's sequences, or the whole pool where the memory is named.
+
+    batch × blocks a request × bytes a block; with memory, blocks × bytes a block. Raises UsageError, EngineError.
+    """
+    setup = set_up(model, request)
+    verdict = _verdict(setup)
+    load = verdict.load if verdict else setup.load
+    stage = max(setup.plan.stages, key=lambda stage: stage.bytes_per_block)
+    sequences = _running(setup, request, load, verdict)
+    layers = _layer_tallies(setup, stage, sequences, load)
+    shared = _shared(stage, sequences, load, verdict)
+    return Tally(
+        layers=layers,
+        shared=shared,
+        request=_facts(setup, request, load),
+        report=_report(setup, stage, load, verdict),
+        warnings=_warnings(setup, request, load, verdict),
+        notes=_notes(setup),
+        fits=verdict is None or verdict.fits,
+        refusal="" if verdict is None or verdict.fits else _refusal(verdict),
+    )
+
+
+def _verdict(setup: Setup) -> Verdict | None:
+    settings = setup.settings
+    if (settings.available is None and settings.override is None) or not setup.plan.groups:
+        return None
+    auto = settings.max_model_len == -1
+    return judge(setup.plan, setup.load, settings.available or 0, auto_fit=auto, override=settings.override)
+
+
+def _running(setup: Setup, request: Request, load: Load, verdict: Verdict | None) -> tuple[tuple[int, int], ...]:
+    """(tokens, how many such sequences) that hold blocks: in a pool, no more than it has blocks for."""
+    tokens = setup.settings.tokens or load.max_model_len
+    wanted = request.sequences if request.lengths else ((tokens, request.batch_size),)
+    if verdict is None:
+        return wanted
+    left, running = verdict.num_blocks, []
+    for length, count in wanted:
+        each = blocks_per_request(setup.plan.groups, load.at(min(length, load.max_model_len)))
+        held = min(count, left // each) if each else count
+        left -= held * each
+        running.append((min(length, load.max_model_len), held))
+    return tuple(running)
+
+
+def _held(group: Group, sequences: tuple[tuple[int, int], ...], load: Load) -> int:
+    """Blocks of one group that the sequences hold."""
+    return sum(count * group.blocks(load.at(tokens)) for tokens, count in sequences)
+
+
+def _layer_tallies(setup: Setup, stage: Stage, sequences: tuple[tuple[int, int], ...], load: Load) -> tuple[LayerTally, ...]:
+    arrays: dict[int, list[Array]] = {}
+    for group in stage.groups:
+        held = _held(group, sequences, load)
+        for member, spec in zip(group.members, group.specs, strict=True):
+            cache = setup.caches[member]
+            arrays.setdefault(cache.layer, []).extend(_arrays(cache, spec, held))
+    owned = _owned(setup, stage)
+    longest = max((tokens for tokens, count in sequences if count), default=0)
+    rows = [(index, setup.layers[index], tuple(arrays.get(index, ()))) for index in owned]
+    return _runs(rows, longest)
+
+
+def _owned(setup: Setup, stage: Stage) -> list[int]:
+    """The layers of a stage: all of them where there is one."""
+    if len(setup.plan.stages) == 1:
+        return list(range(len(setup.layers)))
+    return sorted({setup.caches[member].layer for group in stage.groups for member in group.members})
+
+
+def _arrays(cache: Cache, spec: Spec, blocks: int) -> list[Array]:
+    note = f"{blocks:,} blocks of {spec.page_bytes:,} B"
+    if cache.kind == STATE:
+        found = [Array(cache.component, cache.label, blocks, spec.state_bytes, dtype=cache.dtype, note=note)]
+    else:
+        rows = blocks * (spec.block_size // spec.tokens_per_row)
+        width = cache.k_width + cache.v_width
+        found = [Array(cache.component, cache.label, rows, spec.token_bytes, cache.heads, width, cache.dtype, note)]
+    used = found[0].bytes
+    padding = blocks * spec.page_bytes - used
+    if padding:
+        found.append(Array("other", "page padding", blocks, padding // blocks, note="up to the common page"))
+    return found
+
+
+def _runs(rows: list[tuple[int, Layer, tuple[Array, ...]]], longest: int) -> tuple[LayerTally, ...]:
+    found: list[LayerTally] = []
+    for index, layer, arrays in rows:
+        last = found[-1] if found else None
+        if last and last.layer == layer and last.arrays == arrays and last.first + last.count == index:
+            found[-1] = LayerTally(last.first, last.count + 1, layer, last.kind, arrays, last.positions)
+        else:
+            grows = any(array.component in ("kv", "index") for array in arrays)
+            found.append(LayerTally(index, 1, layer, kind_of(layer), arrays, longest if grows else 0))
+    return tuple(found)
+
+
+def _shared(stage: Stage, sequences: tuple[tuple[int, int], ...], load: Load, verdict: Verdict | None) -> tuple[Array, ...]:
+    held = [(group, _held(group, sequences, load)) for group in stage.groups]
+    gap = sum(blocks * (stage.bytes_per_block - group.page_bytes(strided=False)) for group, blocks in held)
+    found = [Array("other", "group padding", 1, gap, note="groups narrower than a block")] if gap else []
+    if verdict is not None:
+        free = verdict.num_blocks - sum(blocks for _, blocks in held)
+        found.append(Array("other", "free blocks", free, stage.bytes_per_block, note="the null block among them"))
+    return tuple(found)
+
+
+def _facts(setup: Setup, request: Request, load: Load) -> Mapping[str, tuple[object, str]]:
+    settings = setup.settings
+    dtype, origin = _dtype_fact(setup)
+    return {
+        "batch_size": (len(request.lengths) or request.batch_size, request.origins.get("batch_size", "default")),
+        "tokens": (settings.tokens or load.max_model_len, settings.origins["tokens"][1]),
+        "k_dtype": (dtype, origin),
+        "v_dtype": (dtype, origin),
+        "max_model_len": (load.max_model_len, "fitted to the memory" if settings.max_model_len == -1 else "request"),
+        "max_num_batched_tokens": (load.max_num_batched_tokens, "request" if settings.batched_tokens else "default"),
+        "platform": (settings.platform, "request" if "platform" in request.options else "default"),
+        "tensor_parallel_size": (settings.tp, "request" if settings.tp > 1 else "default"),
+        "pipeline_parallel_size": (settings.pp, "request" if settings.pp > 1 else "default"),
+    }
+
+
+def _dtype_fact(setup: Setup) -> tuple[str, str]:
+    dtype = setup.cache_dtype
+    if dtype != "auto":
+        return dtype, "request" if dtype == setup.settings.cache_dtype else "vLLM's default for this model here"
+    own = setup.model.dtype or "float32"
+    if own == "float32" or (own == "float16" and setup.model.model_type in NEVER_FLOAT16):
+        return "bfloat16", f"auto: a {own} model is served in bfloat16"
+    return own, "auto: the model's own type"
+
+
+def _report(setup: Setup, stage: Stage, load: Load, verdict: Verdict | None) -> dict[str, object]:
+    settings, plan = setup.settings, setup.plan
+    figures: dict[str, object] = {
+        "num_blocks": verdict.num_blocks if verdict else None,
+        "kv_tokens": verdict.kv_tokens if verdict else None,
+        "max_concurrency": verdict.max_concurrency if verdict else None,
+        "bytes_per_block": stage.bytes_per_block,
+        "blocks_per_request": blocks_per_request(plan.groups, load),
+        "block_size": setup.blocks.size,
+        "max_model_len": load.max_model_len,
+        "kv_cache_dtype": setup.cache_dtype,
+        "backends": sorted({cache.backend.name for cache in setup.caches if cache.backend is not None}),
+        "groups": _group_rows(plan.groups, load),
+        "ranks": [_rank_row(index, part, settings.tp) for index, part in enumerate(plan.stages)],
+    }
+    if not plan.groups:
+        figures |= {"num_blocks": 1, "blocks_per_request": 0}
+    if verdict:
+        figures |= _verdict_rows(verdict, settings.platform)
+    return figures
+
+
+def _verdict_rows(verdict: Verdict, platform: str) -> dict[str, object]:
+    device = "CPU" if platform == "cpu" else "GPU"
+    return {
+        "needed_bytes": verdict.needed_bytes,
+        "usable_bytes": verdict.usable_bytes,
+        "longest_model_len": verdict.estimated_max_len,
+        "log_line": (
+            f"{device} KV cache size: {verdict.kv_tokens:,} tokens, Maximum concurrency for "
+            f"{verdict.load.max_model_len:,} tokens per request: {verdict.max_concurrency:.2f}x"
+        ),
+    }
+
+
+def _group_rows(groups: tuple[Group, ...], load: Load) -> list[dict[str, object]]:
+    return [
+        {
+            "kind": group.spec.kind,
+            "layers": len(group.members),
+            "block_size": group.spec.block_size,
+            "page_bytes": group.spec.page_bytes,
+            "blocks_per_request": group.blocks(load),
+        }
+        for group in groups
+    ]
+
+
+def _rank_row(index: int, stage: Stage, tp: int) -> dict[str, object]:
+    return {
+        "pipeline_rank": index,
+        "tensor_parallel_ranks": tp,
+        "caches": sum(len(group.members) for group in stage.groups),
+        "bytes_per_block": stage.bytes_per_block,
+    }
+
+
+def _refusal(verdict: Verdict) -> str:
+    need = f"one request of {verdict.load.max_model_len:,} tokens needs {format_bytes(verdict.needed_bytes)}"
+    there = f"there are {format_bytes(verdict.usable_bytes)} beside the held-back block"
+    short = f"{verdict.needed_bytes - verdict.usable_bytes:,} bytes are missing"
+    if verdict.estimated_max_len:
+        return f"{need}, {there}: {short}; the longest length that would be accepted is {verdict.estimated_max_len:,}"
+    return f"{need}, {there}: {short}; not even one token would be accepted"
+
+
+def _warnings(setup: Setup, request: Request, load: Load, verdict: Verdict | None) -> tuple[str, ...]:
+    if verdict is None or not verdict.fits or request.lengths or request.batch_size <= verdict.max_concurrency:
+        return ()
+    tokens = setup.settings.tokens or load.max_model_len
+    at_once = verdict.num_blocks // max(blocks_per_request(setup.plan.groups, load.at(tokens)), 1)
+    if request.batch_size <= at_once:
+        return ()
+    return (f"{at_once:,} of the {request.batch_size:,} sequences run at once, the others wait",)
+
+
+def _notes(setup: Setup) -> tuple[str, ...]:
+    settings, found = setup.settings, []
+    if not setup.caches:
+        found.append("vLLM runs this model without a cache")
+    if settings.tp * settings.pp > 1:
+        found.append(f"one rank of {settings.tp * settings.pp}" + (", the heaviest stage" if settings.pp > 1 else ""))
+    if settings.dp > 1:
+        found.append(f"each of the {settings.dp} data-parallel copies holds as much")
+    if settings.available is not None:
+        found.append(_STRINGENT)
+    return tuple(found)
+
+
+def step(model: Model, request: Request) -> int:
+    """The smallest block of any group: lengths between two blocks take the same."""
+    return min((group.spec.block_size for group in set_up(model, request).plan.groups if group.spec.kind != STATE), default=1)
+
+
+ENGINE = Engine(
+    name="vllm",
+    version=VERSION,
+    source="vLLM 0.32.0: vllm/v1/kv_cache_interface.py, vllm/v1/core/kv_cache_utils.py, vllm/platforms/interface.py",
+    evidence="measured: equal to the engine's own planner",
+    allocate=allocate,
+    options=OPTIONS,
+    step=step,
+    excluded=("weights", "activations and workspace", "CUDA graphs", "encoder and multimodal caches"),
+)

@@ -1,0 +1,129 @@
+"""The block size that vLLM settles on, and each cache's spec under it.
+
+Rules: vLLM 0.32.0, ``vllm/platforms/interface.py`` (``update_block_size_for_backend``, ``_align_hybrid_block_size``,
+``_align_heterogeneous_kv_block_size``), ``cpu.py``, ``vllm/model_executor/layers/attention/attention.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import lcm
+
+from kvcalc.engines.vllm_backends import CPU, DEFAULT_BLOCK, TURBOQUANT, Backend, common_block
+from kvcalc.engines.vllm_layers import ELEMENT_BYTES, V4_BLOCK, V4_SPARSE, Cache
+from kvcalc.engines.vllm_options import Settings
+from kvcalc.engines.vllm_specs import MLA, SLIDING, STATE, Spec
+from kvcalc.errors import EngineError
+from kvcalc.units import ceil_div, round_up
+
+_CPU_BLOCK, _CPU_MLA_BLOCK = 128, 16
+_MLA_HYBRID_ALIGNMENT = 128  # its decode kernels want a multiple of 128 tokens when blocks are split
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The model's block size, and the page that states are padded to (0: none)."""
+
+    size: int
+    state_page: int = 0
+
+
+def settle(caches: Sequence[Cache], settings: Settings) -> Blocks:
+    """The block size: what was asked or the backends take, raised to hold a state. Raises EngineError."""
+    attention = [cache for cache in caches if cache.kind != STATE]
+    backends = _distinct(attention)
+    size = _first_size(attention, backends, settings)
+    states = max((cache.state_bytes for cache in caches if cache.kind == STATE), default=0)
+    if states and attention:
+        return _raised(attention, backends, size, states, settings.platform)
+    if any(cache.dtype in TURBOQUANT for cache in attention):
+        return Blocks(_with_plain_layers(attention, backends, size))
+    return Blocks(size)
+
+
+def spec_of(cache: Cache, blocks: Blocks) -> Spec:
+    """A cache's spec under the settled block size."""
+    stride_tokens, stride_bytes = _stride(cache)
+    return Spec(
+        kind=cache.kind,
+        block_size=_block_of(cache, blocks),
+        token_bytes=cache.token_bytes,
+        state_bytes=cache.state_bytes,
+        window=cache.window,
+        tokens_per_row=cache.tokens_per_row,
+        padded=blocks.state_page if cache.kind == STATE else 0,
+        align_page=cache.align_page,
+        stride_bytes=stride_bytes,
+        stride_tokens=stride_tokens,
+        checkpoint_blocks=cache.checkpoint_blocks,
+        geometry=(cache.heads, cache.k_width, cache.v_width, cache.dtype, cache.role),
+    )
+
+
+def _block_of(cache: Cache, blocks: Blocks) -> int:
+    if cache.own_block:
+        return cache.own_block
+    if cache.kind == SLIDING and cache.backend is not None:
+        return cache.backend.largest_within(blocks.size)
+    return blocks.size
+
+
+def _stride(cache: Cache) -> tuple[int, int]:
+    """(tokens, bytes) that blocks must lie multiples apart."""
+    backend = cache.backend
+    if backend is None or cache.own_block:
+        return 0, 1
+    if backend.page_rows:
+        packed = cache.dtype.endswith("ds_mla") and backend.name == "FLASHMLA_SPARSE"
+        return (backend.multiple, 1) if packed else (0, backend.page_rows * cache.row_bytes)
+    return (max(backend.sizes), 1) if backend.sizes else (0, 1)
+
+
+def _distinct(caches: Sequence[Cache]) -> list[Backend]:
+    found: dict[str, Backend] = {}
+    for cache in caches:
+        if cache.backend is not None:
+            known = found.get(cache.backend.name)
+            found[cache.backend.name] = cache.backend if known is None or cache.backend.sizes else known
+    return list(found.values())
+
+
+def _first_size(attention: Sequence[Cache], backends: Sequence[Backend], settings: Settings) -> int:
+    if settings.platform == CPU:
+        if any(cache.kind == MLA for cache in attention):
+            return _CPU_MLA_BLOCK
+        return settings.block_size or _CPU_BLOCK
+    if settings.block_size:
+        return settings.block_size
+    if V4_SPARSE in backends:
+        return V4_BLOCK
+    return common_block(backends) if backends else DEFAULT_BLOCK
+
+
+def _raised(attention: Sequence[Cache], backends: Sequence[Backend], size: int, states: int, platform: str) -> Blocks:
+    """Hybrids: a block's attention page must hold a whole state, and states are padded to that page."""
+    token_bytes = max(cache.token_bytes for cache in attention)
+    step = max(backends[0].smallest, size)
+    if any(cache.kind == MLA for cache in attention):
+        step = max(step, _MLA_HYBRID_ALIGNMENT)
+    needed = step * ceil_div(states, step * token_bytes)
+    raised = max(size, round_up(needed, lcm(*(backend.smallest for backend in backends))))
+    rejecting = [backend.name for backend in backends if not backend.takes(raised)] if raised != size and platform != CPU else []
+    if rejecting:
+        raise EngineError(f"the block of {raised} tokens that holds a state is not taken by {', '.join(rejecting)}")
+    return Blocks(raised, raised * token_bytes)
+
+
+def _with_plain_layers(attention: Sequence[Cache], backends: Sequence[Backend], size: int) -> int:
+    """TurboQuant beside layers in the model's type: blocks until the quantised page covers the plain one.
+
+    The first layer's backend is asked for the quantised page, and it doesn't pack: one byte an element.
+    """
+    plain = [cache for cache in attention if cache.dtype not in TURBOQUANT]
+    if not plain:
+        return size
+    wide = max(cache.heads * (cache.k_width + cache.v_width) for cache in plain)
+    smallest = backends[0].smallest
+    step = max(smallest, size)
+    return max(size, step * ceil_div(wide * ELEMENT_BYTES * smallest, step * wide))

@@ -1,0 +1,221 @@
+"""vLLM's options under its own names, and what a request makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+from kvcalc.core.model import Model, OptionValue, Request
+from kvcalc.engines.base import DEFAULT_TOKENS, Option
+from kvcalc.engines.vllm_backends import CPU, PER_TOKEN_HEAD, SM90, SM100, TURBOQUANT
+from kvcalc.errors import EngineError, UsageError
+
+CACHE_DTYPES = (
+    "auto",
+    "float16",
+    "bfloat16",
+    "fp8",
+    "fp8_e4m3",
+    "fp8_e5m2",
+    "fp8_ds_mla",
+    "nvfp4_ds_mla",
+    *sorted(TURBOQUANT),
+    *sorted(PER_TOKEN_HEAD),
+    "nvfp4",
+    "nvfp4_4over6",
+)
+_STATE_DTYPES = ("auto", "float32", "float16", "bfloat16")
+_CONTEXTS = ("server", "offline")
+
+OPTIONS: tuple[Option, ...] = (
+    Option("block-size", "int", "tokens a block; hybrids raise it", "what the attention backends take, 16 first", minimum=1),
+    Option("kv-cache-dtype", "choice", "the cache's type", "auto: the file's own, else the model's", CACHE_DTYPES),
+    Option("max-model-len", "count", "the longest sequence; -1 fits the longest there is memory for", "--tokens", minimum=-1),
+    Option("max-num-batched-tokens", "count", "tokens scheduled in one step", "8192 on cards of 70 GiB and more", minimum=1),
+    Option("max-num-seqs", "count", "sequences at once; bounds the default of the above for short models", "1024", minimum=1),
+    Option("usage-context", "choice", "whose default batch size counts", "server", _CONTEXTS),
+    Option("available-bytes", "bytes", "memory for the cache on each rank", "none: count what the request needs"),
+    Option("kv-cache-memory-bytes", "bytes", "the same, by vLLM's own option"),
+    Option("device-memory", "bytes", "a card's whole memory, of which gpu-memory-utilization is taken"),
+    Option("gpu-memory-utilization", "text", "the share of device-memory that vLLM may take", "0.92"),
+    Option("non-kv-bytes", "bytes", "weights, activations and graphs within that share", "0"),
+    Option("num-gpu-blocks-override", "int", "this many blocks, whatever the memory", minimum=1),
+    Option("tensor-parallel-size", "int", "ranks that split the heads", "--tp", minimum=1),
+    Option("pipeline-parallel-size", "int", "ranks that split the layers", "--pp", minimum=1),
+    Option("data-parallel-size", "int", "copies, each with a cache of its own", "--dp", minimum=1),
+    Option(
+        "decode-context-parallel-size", "int", "ranks that split the positions, within the tensor-parallel ones", "1", minimum=1
+    ),
+    Option("enable-prefix-caching", "bool", "keep blocks for reuse", "on, but for attention-free and encoder-decoder models"),
+    Option("async-scheduling", "bool", "schedule the next step while one runs", "on, off on the CPU"),
+    Option("disable-hybrid-kv-cache-manager", "bool", "allocate windows like full attention", "off"),
+    Option("mamba-cache-dtype", "choice", "the type of convolution states, and of the others unless said", "auto", _STATE_DTYPES),
+    Option("mamba-ssm-cache-dtype", "choice", "the type of temporal states", "auto: by model class", _STATE_DTYPES),
+    Option("platform", "choice", "the device", SM90, (SM90, SM100, CPU)),
+    Option("allow-long-max-model-len", "bool", "VLLM_ALLOW_LONG_MAX_MODEL_LEN: beyond what the model was made for", "off"),
+)
+
+_BATCHED = {  # (platform, usage context) → max_num_batched_tokens: cards of 70 GiB, of 160 GiB, the CPU
+    (SM90, "server"): 8192,
+    (SM90, "offline"): 16384,
+    (SM100, "server"): 16384,
+    (SM100, "offline"): 16384,
+    (CPU, "server"): 2048,
+    (CPU, "offline"): 4096,
+}
+_DEFAULT_SEQS = {SM90: 1024, SM100: 1024, CPU: 128}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of one request, with vLLM's defaults."""
+
+    block_size: int | None
+    cache_dtype: str
+    max_model_len: int  # -1: fit it
+    tokens: int
+    batched_tokens: int | None
+    available: int | None
+    override: int | None
+    tp: int
+    pp: int
+    dp: int
+    dcp: int
+    prefix_caching: bool | None
+    async_scheduling: bool
+    hybrid: bool
+    conv_dtype: str
+    state_dtype: str
+    platform: str
+    allow_long: bool
+    origins: Mapping[str, tuple[object, str]]
+
+    @property
+    def concurrent_batches(self) -> int:
+        """Steps in flight: one a stage, and one more under asynchronous scheduling."""
+        return self.pp + (1 if self.async_scheduling else 0)
+
+
+def settings_of(model: Model, request: Request) -> Settings:
+    """What the request asks of vLLM. Raises UsageError, EngineError."""
+    given = request.options
+    platform = _text(given, "platform", SM90)
+    tokens, max_len, origins = _lengths(request)
+    settings = Settings(
+        block_size=_number(given, "block-size"),
+        cache_dtype=_cache_dtype(model, request),
+        max_model_len=max_len,
+        tokens=tokens,
+        batched_tokens=_number(given, "max-num-batched-tokens"),
+        available=_available(given),
+        override=_number(given, "num-gpu-blocks-override"),
+        tp=_ranks(request.tp_size, given, "tensor-parallel-size", "--tp"),
+        pp=_ranks(request.pp_size, given, "pipeline-parallel-size", "--pp"),
+        dp=_ranks(request.dp_size, given, "data-parallel-size", "--dp"),
+        dcp=_number(given, "decode-context-parallel-size") or 1,
+        prefix_caching=_flag(given, "enable-prefix-caching"),
+        async_scheduling=platform != CPU and given.get("async-scheduling", True) is True,
+        hybrid=given.get("disable-hybrid-kv-cache-manager", False) is not True,
+        conv_dtype=_text(given, "mamba-cache-dtype", "auto"),
+        state_dtype=_text(given, "mamba-ssm-cache-dtype", "auto"),
+        platform=platform,
+        allow_long=given.get("allow-long-max-model-len", False) is True,
+        origins=origins,
+    )
+    if settings.max_model_len == -1 and settings.available is None and settings.override is None:
+        raise UsageError("max-model-len=-1 fits the length to the memory, and no memory is named", fix="add -o available-bytes=…")
+    return settings
+
+
+def default_batched(settings: Settings, request: Request, max_model_len: int, *, chunked: bool) -> int:
+    """max_num_batched_tokens where it is unsaid: by card and context, at least the length where prefill isn't chunked."""
+    context = _text(request.options, "usage-context", "server")
+    tokens = _BATCHED[settings.platform, context]
+    seqs = _number(request.options, "max-num-seqs") or _DEFAULT_SEQS[settings.platform]
+    if settings.platform == CPU:
+        tokens, seqs = tokens * settings.tp * settings.pp, seqs * settings.tp * settings.pp
+    if not chunked:
+        tokens = max(tokens, max_model_len)
+    return min(tokens, seqs * max_model_len)
+
+
+def _lengths(request: Request) -> tuple[int, int, Mapping[str, tuple[object, str]]]:
+    asked = request.options.get("max-model-len")
+    said = max(request.lengths, default=0) or request.tokens
+    origin = request.origins.get("tokens", "request" if said else "default")
+    if asked == 0:
+        raise UsageError("-o max-model-len=0 is no length", fix="give a length, or -1 to fit one")
+    max_len = asked if isinstance(asked, int) and not isinstance(asked, bool) else said or DEFAULT_TOKENS
+    tokens = said or max(max_len, 0)
+    if 0 < max_len < tokens:
+        raise UsageError(f"{tokens:,} tokens are longer than -o max-model-len={max_len:,}", fix="raise it, or ask for less")
+    if not said and asked is not None:
+        origin = "-o max-model-len"
+    return tokens, max_len, {"tokens": (tokens, origin)}
+
+
+def _cache_dtype(model: Model, request: Request) -> str:
+    asked = request.options.get("kv-cache-dtype")
+    if isinstance(asked, str) and asked != "auto":
+        return asked
+    if request.k_dtype is not None or request.v_dtype is not None:
+        return _flag_dtype(request)
+    if model.cache_dtype in ("fp8_e4m3", "fp8_e5m2", "nvfp4"):
+        return model.cache_dtype
+    return "auto"
+
+
+def _flag_dtype(request: Request) -> str:
+    """--dtype in vLLM's words."""
+    k, v = request.k_dtype or request.v_dtype, request.v_dtype or request.k_dtype
+    if k is None or v is None or k.name != v.name:
+        raise EngineError("vLLM caches keys and values in one type", "vllm/config/cache.py: CacheDType", "name one with --dtype")
+    if k.name not in CACHE_DTYPES:
+        raise EngineError(
+            f"vLLM has no cache type {k.name}", "vllm/config/cache.py: CacheDType", f"one of {', '.join(CACHE_DTYPES)}"
+        )
+    return k.name
+
+
+def _available(given: Mapping[str, OptionValue]) -> int | None:
+    for name in ("available-bytes", "kv-cache-memory-bytes"):
+        if name in given:
+            return _number(given, name)
+    if "device-memory" not in given:
+        return None
+    total, other = _number(given, "device-memory") or 0, _number(given, "non-kv-bytes") or 0
+    return max(ceil(total * _share(_text(given, "gpu-memory-utilization", "0.92"))) - other, 0)
+
+
+def _share(text: str) -> Fraction:
+    try:
+        share = Fraction(text) if len(text) < 20 and "e" not in text.lower() else Fraction(0)
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(0)
+    if not 0 < share <= 1:
+        raise UsageError(f"-o gpu-memory-utilization={text[:40]} is no share", fix="give a number above 0 and up to 1, as 0.92")
+    return share
+
+
+def _ranks(size: int, given: Mapping[str, OptionValue], name: str, flag: str) -> int:
+    asked = _number(given, name)
+    if asked is not None and size not in (1, asked):
+        raise UsageError(f"{flag} says {size}, -o {name} says {asked}", fix="give one of the two")
+    return size if asked is None else asked
+
+
+def _number(given: Mapping[str, OptionValue], name: str) -> int | None:
+    value = given.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _text(given: Mapping[str, OptionValue], name: str, default: str) -> str:
+    value = given.get(name, default)
+    return value if isinstance(value, str) else default
+
+
+def _flag(given: Mapping[str, OptionValue], name: str) -> bool | None:
+    value = given.get(name)
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,161 @@
+"""Everything that vLLM decides before it looks at the memory: the layers as it reads them, caches, blocks, groups.
+
+Rules: vLLM 0.32.0, ``vllm/config`` (``model.py``, ``vllm.py``, ``parallel.py``), ``vllm/distributed/utils.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvcalc.core.layers import CrossAttention, FullAttention, Layer, Recurrent
+from kvcalc.core.model import Model, Request
+from kvcalc.engines.vllm_backends import SM100
+from kvcalc.engines.vllm_blocks import Blocks, settle, spec_of
+from kvcalc.engines.vllm_layers import Cache, caches_of, layers_as_read, make_context
+from kvcalc.engines.vllm_models import FP8_BY_DEFAULT_ON_SM100, LAST_SERVED, reading_of
+from kvcalc.engines.vllm_options import Settings, default_batched, settings_of
+from kvcalc.engines.vllm_plan import Plan, make_plan
+from kvcalc.engines.vllm_specs import SLIDING, SLIDING_MLA, Load, Spec
+from kvcalc.errors import EngineError
+
+VERSION = "0.32.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Everything that is decided before the memory is looked at."""
+
+    model: Model
+    settings: Settings
+    layers: tuple[Layer, ...]
+    caches: tuple[Cache, ...]
+    specs: tuple[Spec, ...]
+    blocks: Blocks
+    plan: Plan
+    load: Load
+    cache_dtype: str
+
+
+def set_up(model: Model, request: Request) -> Setup:
+    """Read the model as vLLM does, and cut its cache. Raises UsageError, EngineError."""
+    _check_served(model)
+    settings = settings_of(model, request)
+    reading = reading_of(model.model_type)
+    layers = layers_as_read(model, reading)
+    cache_dtype = _resolved_dtype(model, settings)
+    context = make_context(model, settings, layers, cache_dtype)
+    _check_ranks(model, settings, layers)
+    _check_grouped_context(settings, layers)
+    caches = tuple(caches_of(context, layers))
+    _check_context_parallel(settings, caches)
+    blocks = settle(caches, settings)
+    specs = tuple(spec_of(cache, blocks) for cache in caches)
+    outermost = any(cache.role == "compressor" for cache in caches)
+    plan = make_plan(specs, _stages(model, settings, caches), settings.pp, block_outermost=outermost, hybrid=settings.hybrid)
+    load = _load(model, settings, request, layers)
+    return Setup(model, settings, layers, caches, specs, blocks, plan, load, cache_dtype)
+
+
+def _check_served(model: Model) -> None:
+    names = model.metadata.get("architectures")
+    for name in names if isinstance(names, list) else ():
+        if isinstance(name, str) and name in LAST_SERVED:
+            raise EngineError(
+                f"vLLM {VERSION} does not serve {name}; the last release that did is {LAST_SERVED[name]}",
+                "vllm/model_executor/models/registry.py",
+                "--engine exact or transformers count it",
+            )
+
+
+def _resolved_dtype(model: Model, settings: Settings) -> str:
+    dtype = settings.cache_dtype
+    if dtype == "auto" and settings.platform == SM100 and model.model_type in FP8_BY_DEFAULT_ON_SM100:
+        return "fp8_e4m3"
+    return dtype
+
+
+def _check_ranks(model: Model, settings: Settings, layers: tuple[Layer, ...]) -> None:
+    heads = model.fields.int_or_none("num_attention_heads", 0) or max(
+        (getattr(part, "num_heads", 0) for layer in layers for part in layer), default=0
+    )
+    if heads % settings.tp:
+        raise EngineError(
+            f"{heads} attention heads can't be split over {settings.tp} tensor-parallel ranks",
+            "vllm/config/model.py: verify_with_parallel_config",
+            f"take a number of ranks that divides {heads}",
+        )
+    if settings.pp > 1 and not reading_of(model.model_type).pipeline:
+        raise EngineError(
+            f"vLLM has no pipeline parallelism for {model.model_type}", "vllm/config/model.py", "take --tp, or one stage"
+        )
+    if settings.pp > len(layers):
+        raise EngineError(f"{len(layers)} layers can't be split over {settings.pp} pipeline stages", fix="take fewer stages")
+
+
+def _check_context_parallel(settings: Settings, caches: Sequence[Cache]) -> None:
+    dcp, tp = settings.dcp, settings.tp
+    if dcp == 1:
+        return
+    if tp % dcp:
+        raise EngineError(
+            f"{dcp} context-parallel ranks don't divide {tp} tensor-parallel ones",
+            "vllm/config/parallel.py",
+            "they share those ranks",
+        )
+    if any(cache.kind in (SLIDING, SLIDING_MLA) for cache in caches):
+        raise EngineError("vLLM has no decode context parallelism for sliding windows", "vllm/v1/kv_cache_interface.py")
+
+
+def _check_grouped_context(settings: Settings, layers: tuple[Layer, ...]) -> None:
+    heads = [part for layer in layers for part in layer if isinstance(part, FullAttention)]
+    if settings.dcp == 1 or not heads:
+        return
+    total, queries = heads[0].num_kv_heads, heads[0].num_heads
+    if settings.tp <= total or settings.dcp > settings.tp // total or (queries // total) % settings.dcp:
+        raise EngineError(
+            f"decode context parallelism splits the copies of a KV head: {settings.tp} ranks hold {total} KV heads "
+            f"in {max(settings.tp // total, 1)} copies, {settings.dcp} are asked for",
+            "vllm/config/model.py: verify_with_parallel_config",
+            "raise --tp, or take -o decode-context-parallel-size=1",
+        )
+
+
+def pipeline_stages(num_layers: int, stages: int) -> list[int]:
+    """Layers a stage: even, and what is left over goes to the stages before the last (``get_pp_indices``)."""
+    sizes = [num_layers // stages] * stages
+    for back in range(2, num_layers % stages + 2):
+        sizes[-back] += 1
+    return sizes
+
+
+def _stages(model: Model, settings: Settings, caches: Sequence[Cache]) -> list[int]:
+    if settings.pp == 1:
+        return [0] * len(caches)
+    depth = model.fields.int_or_none("num_layers") or len(model.layers)
+    stage_of_layer = [stage for stage, size in enumerate(pipeline_stages(depth, settings.pp)) for _ in range(size)]
+    return [stage_of_layer[cache.layer * depth // len(model.layers)] for cache in caches]
+
+
+def _load(model: Model, settings: Settings, request: Request, layers: tuple[Layer, ...]) -> Load:
+    longest = derived_max_len(model)
+    max_len = settings.max_model_len
+    if max_len == -1:
+        max_len = longest or 2048
+    elif longest and max_len > longest and not settings.allow_long:
+        raise EngineError(
+            f"{max_len:,} tokens are more than {model.name} was made for ({longest:,}: {model.fields.origin('max_tokens')})",
+            "vllm/config/model.py: _get_and_verify_max_len",
+            "take a shorter length, or -o allow-long-max-model-len",
+        )
+    parts = [part for layer in layers for part in layer]
+    crosses = any(isinstance(part, CrossAttention) for part in parts)
+    states_alone = bool(parts) and all(isinstance(part, Recurrent) for part in parts)
+    caching = settings.prefix_caching if settings.prefix_caching is not None else not (crosses or states_alone)
+    batched = settings.batched_tokens or default_batched(settings, request, max_len, chunked=not crosses)
+    return Load(max_len, batched, settings.concurrent_batches, settings.dcp, caching)
+
+
+def derived_max_len(model: Model) -> int | None:
+    """The longest length that the file admits."""
+    return model.max_tokens
