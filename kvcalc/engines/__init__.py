@@ -16,6 +16,7 @@ ENGINES: dict[str, str] = {
     "static": "kvcalc.engines.static",
     "paged": "kvcalc.engines.paged",
     "transformers": "kvcalc.engines.transformers",
+    "vllm": "kvcalc.engines.vllm",
 }
 ALIASES: dict[str, str] = {"equation": "exact", "logical": "exact"}
 
