@@ -19,6 +19,8 @@ from kvcalc.errors import ExitCode, KvcalcError, UsageError
 
 VERBS: dict[str, str] = {
     "estimate": "kvcalc.cli.estimate",
+    "sweep": "kvcalc.cli.sweep",
+    "compare": "kvcalc.cli.compare",
     "inspect": "kvcalc.cli.inspect",
     "presets": "kvcalc.cli.presets",
     "engines": "kvcalc.cli.engines",

@@ -141,10 +141,8 @@ class Showing:
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
-    """Where pictures and tables are written."""
+class Writing:
+    """Where a table goes."""
 
     output: Annotated[Path | None, _output("--output", text="Write to this file instead of stdout.")] = None
-    plot: Annotated[Path | None, _output("--plot", text="A picture: FILE.png or FILE.svg.")] = None
-    html: Annotated[Path | None, _output("--html", text="A self-contained page.")] = None
     force: Annotated[bool, _output("--force", text="Overwrite files that are there.")] = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from kvcalc.errors import ExitCode, KvcalcError
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 120  # a table that goes to a file or a pipe isn't folded to 80
 
 
-def console(stderr: bool = False) -> Console:
+def console(stderr: bool = False, stream: TextIO | None = None) -> Console:
     """A console on the stream as it is now (tests and callers replace it)."""
     from rich.console import Console
 
-    stream = sys.stderr if stderr else sys.stdout
+    stream = stream or (sys.stderr if stderr else sys.stdout)
     terminal = hasattr(stream, "isatty") and stream.isatty()
     return Console(file=stream, width=None if terminal else PIPE_WIDTH, highlight=False, soft_wrap=False, emoji=False)
 

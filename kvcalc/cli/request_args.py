@@ -14,6 +14,7 @@ from kvcalc.errors import UsageError
 from kvcalc.units import parse_count, parse_counts
 
 MAX_LENGTHS = 1_000_000
+MAX_AXIS = 10_000  # values of a batch axis
 
 
 def engine_and_request(types: Types, rules: Rules, size: OneSize | None = None) -> tuple[Engine, Request]:
@@ -21,8 +22,8 @@ def engine_and_request(types: Types, rules: Rules, size: OneSize | None = None) 
     engine = find_engine(rules.engine)
     origins: dict[str, str] = {}
     k_dtype, v_dtype = _types(types, origins)
-    tokens = _given(size and size.tokens, "tokens", "--tokens", origins)
-    batch = _given(size and size.batch, "batch_size", "--batch", origins)
+    tokens = _given(size.tokens if size else None, "tokens", "--tokens", origins)
+    batch = _given(size.batch if size else None, "batch_size", "--batch", origins)
     lengths = _lengths(size.lengths, origins) if size and size.lengths else ()
     if lengths and (tokens is not None or batch is not None):
         raise UsageError("--lengths says both how long and how many", fix="leave out --tokens and --batch")
@@ -83,3 +84,11 @@ def _lengths(text: str, origins: dict[str, str]) -> tuple[int, ...]:
     if len(found) > MAX_LENGTHS:
         raise UsageError(f"--lengths names over {MAX_LENGTHS:,} sequences", fix="take a sample of them")
     return found
+
+
+def type_axis(types: Types) -> tuple[tuple[Dtype | None, Dtype | None], ...]:
+    """The types of a sweep: ``--dtype bf16,q8_0`` lists them; --k-dtype and --v-dtype stand for one side of each."""
+    both = [find_dtype(word) for word in types.dtype.split(",")] if types.dtype else [None]
+    k_dtype = find_dtype(types.k_dtype) if types.k_dtype else None
+    v_dtype = find_dtype(types.v_dtype) if types.v_dtype else None
+    return tuple(dict.fromkeys((k_dtype or each, v_dtype or each) for each in both))

@@ -1,8 +1,119 @@
-"""Placeholder."""
+"""``kvcalc sweep``: a table over lengths, and batches, types and models."""
 
-EXAMPLES = ()
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from io import TextIOWrapper
+from typing import Annotated, TextIO
+
+from typer import Option
+
+from kvcalc.cli.grouping import takes_groups
+from kvcalc.cli.model_args import DEFAULT_PRESET, load_many
+from kvcalc.cli.options import ManyModels, Naming, Rules, Showing, Types, Writing
+from kvcalc.cli.output import console, warn
+from kvcalc.cli.request_args import MAX_AXIS, engine_and_request, type_axis
+from kvcalc.engines.sweep import Cell, Grid, cells
+from kvcalc.errors import UsageError
+from kvcalc.units import parse_bytes, parse_counts
+
+EXAMPLES = (
+    "kvcalc sweep --tokens 1k..32k",
+    "kvcalc sweep gemma-3-27b llama-8b --tokens 8k,32k,128k --dtype bf16,q8_0 --memory 24GiB",
+    "kvcalc sweep qwen3-8b --tokens 1k..128k:1k --batch 1,8,32 --format csv",
+)
+DEFAULT_TOKENS = "1k..32k"
 
 
-def command() -> int:
-    """X"""
+class Format(StrEnum):
+    """How the rows are written."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    markdown = "markdown"
+
+
+@takes_groups
+def command(
+    many: ManyModels,
+    naming: Naming,
+    types: Types,
+    rules: Rules,
+    showing: Showing,
+    writing: Writing,
+    tokens: Annotated[
+        str, Option("--tokens", "-t", help="1k..32k doubles, 1k..32k:4k steps, 1k,3000,32k lists.", rich_help_panel="Request")
+    ] = DEFAULT_TOKENS,
+    batch: Annotated[str, Option("--batch", "-b", help="The same for batches.", rich_help_panel="Request")] = "1",
+    memory: Annotated[
+        str | None, Option("--memory", help="Mark which cells fit: 24GiB, 24GB.", rich_help_panel="Request", show_default=False)
+    ] = None,
+    form: Annotated[Format, Option("--format", "-f", help="How the rows are written.", rich_help_panel="Output")] = Format.table,
+) -> int:
+    """A table over lengths, and batches, types and models."""
+    grid = _grid(many, naming, types, rules, tokens, batch)
+    budget = parse_bytes(memory) if memory else None
+    found = _checked(cells(grid))
+    with _stream(writing) as stream:
+        _write(Format.json if showing.json else form, grid, found, budget, stream)
     return 0
+
+
+def _grid(many: ManyModels, naming: Naming, types: Types, rules: Rules, tokens: str, batch: str) -> Grid:
+    parse_counts(tokens)  # the whole text is checked before anything is read
+    batches = tuple(value for value, _ in zip(parse_counts(batch, "a batch"), range(MAX_AXIS + 1), strict=False))
+    if len(batches) > MAX_AXIS:
+        raise UsageError(f"--batch names over {MAX_AXIS:,} values", fix="take a larger step")
+    pairs = type_axis(types)
+    engine, request = engine_and_request(Types(), rules)
+    models = load_many(naming, many.models, DEFAULT_PRESET)
+    if len(models) == 1 and models[0].name == DEFAULT_PRESET and not many.models and naming.preset is None:
+        warn(f"no model is named: {DEFAULT_PRESET} is taken")
+    return Grid(tuple(models), pairs, batches, lambda: parse_counts(tokens), engine, request)
+
+
+def _checked(found: Iterator[Cell]) -> Iterator[Cell]:
+    """The same cells, the first one counted now, so that a refusal comes before any output."""
+    first = next(found, None)
+
+    def again() -> Iterator[Cell]:
+        if first is not None:
+            yield first
+        yield from found
+
+    return again()
+
+
+@contextmanager
+def _stream(writing: Writing) -> Iterator[TextIO]:
+    if writing.output is None:
+        yield sys.stdout
+        return
+    from kvcalc.reports.files import atomic_file
+
+    with atomic_file(writing.output, force=writing.force) as raw:
+        text = TextIOWrapper(raw, encoding="utf-8", newline="\n")
+        yield text
+        text.flush()
+        text.detach()
+
+
+def _write(form: Format, grid: Grid, found: Iterable[Cell], budget: int | None, stream: TextIO) -> None:
+    from kvcalc.reports import sweep_rows
+
+    if form is Format.csv:
+        sweep_rows.write_csv(found, budget, stream)
+    elif form is Format.markdown:
+        sweep_rows.write_markdown(found, budget, stream)
+    elif form is Format.json:
+        from kvcalc.reports.to_json import sweep_head
+
+        sweep_rows.write_json(sweep_head(grid, budget), found, budget, stream)
+    else:
+        out = console(stream=stream)
+        for table in sweep_rows.tables(found, budget):
+            out.print(table)

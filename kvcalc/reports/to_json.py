@@ -15,6 +15,7 @@ from kvcalc.core.layers import Layer, runs
 from kvcalc.core.model import Array, LayerTally, Model
 from kvcalc.engines.base import Engine
 from kvcalc.engines.estimate import Estimate
+from kvcalc.engines.sweep import Grid
 from kvcalc.errors import KvcalcError
 
 SCHEMA_VERSION = 1
@@ -170,4 +171,24 @@ def _plain(value: object) -> object:
         _slots(value)
         if hasattr(type(value), "__slots__") and not isinstance(value, str | int | float) and value is not None
         else value
+    )
+
+
+def sweep_head(grid: Grid, memory: int | None) -> Document:
+    """A sweep's envelope; its ``cells`` follow one by one."""
+    request: Document = {
+        "batch_sizes": list(grid.batches),
+        "types": [[k and k.name, v and v.name] for k, v in grid.types],
+        "options": dict(grid.request.options),
+        "memory_bytes": memory,
+    }
+    return document(
+        "sweep", engine=engine_part(grid.engine), models=[model_part(model) for model in grid.models], request=request
+    )
+
+
+def compare_document(rows: list[list[Estimate]]) -> Document:
+    """Every model at every length, each a whole estimate."""
+    return document(
+        "compare", engine=engine_part(rows[0][0].engine), estimates=[estimate_document(found) for row in rows for found in row]
     )

@@ -150,7 +150,7 @@ def summary(found: Estimate) -> Iterable[RenderableType]:
             f"{format_bytes(found.tally.held_bytes)}: fit memory by this",
         )
     if found.bytes_per_token is not None:
-        rows.add_row("per further token", f"{_exact(found.bytes_per_token)} bytes", _growth(found))
+        rows.add_row("per further token", f"{exact_number(found.bytes_per_token)} bytes", _growth(found))
     if found.fixed_bytes:
         rows.add_row("no longer growing", f"{found.fixed_bytes:,} bytes", format_bytes(found.fixed_bytes))
     split = {name: size for name, size in found.tally.component_bytes().items() if size}
@@ -184,7 +184,8 @@ def _growth(found: Estimate) -> str:
     return size if found.step == 1 else f"{size}, in steps of {found.step:,} tokens"
 
 
-def _exact(value: Fraction) -> str:
+def exact_number(value: Fraction) -> str:
+    """A fraction of bytes: the integer where it is one."""
     return f"{value.numerator:,}" if value.denominator == 1 else f"{float(value):,.2f}"
 
 

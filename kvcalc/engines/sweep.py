@@ -1,0 +1,63 @@
+"""A grid of requests: models × types × batches × lengths, one cell at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from kvcalc.core.model import Model, Request
+from kvcalc.dtypes import Dtype
+from kvcalc.engines.base import Engine, resolve_types
+
+
+class Cell(NamedTuple):
+    """One figure of a sweep."""
+
+    model: str
+    k_dtype: str
+    v_dtype: str
+    batch_size: int
+    tokens: int
+    total_bytes: int
+    beyond_maximum: bool  # longer than the model was made for
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The axes. Lengths are a function, so that a range of millions is walked anew and never held."""
+
+    models: tuple[Model, ...]
+    types: tuple[tuple[Dtype | None, Dtype | None], ...]  # (keys, values); None is the model's own
+    batches: tuple[int, ...]
+    lengths: Callable[[], Iterable[int]]
+    engine: Engine
+    request: Request
+
+
+def cells(grid: Grid) -> Iterator[Cell]:
+    """Every cell, lengths innermost. Raises what the engine raises."""
+    for model in grid.models:
+        for k_dtype, v_dtype in grid.types:
+            yield from _cells_of(grid, model, replace(grid.request, k_dtype=k_dtype, v_dtype=v_dtype))
+
+
+def _cells_of(grid: Grid, model: Model, request: Request) -> Iterator[Cell]:
+    types, _ = resolve_types(model, request)
+    total = total_function(grid.engine, model, request)
+    name, k_name, v_name = model.name, types.k.name, types.v.name
+    limit = model.max_tokens or 2**63
+    for batch in grid.batches:
+        for tokens in grid.lengths():
+            yield Cell(name, k_name, v_name, batch, tokens, total(batch, tokens), tokens > limit)
+
+
+def total_function(engine: Engine, model: Model, request: Request) -> Callable[[int, int], int]:
+    """(batch_size, tokens) → bytes under an engine's rules: its own short cut, else its whole allocation."""
+    if engine.total is not None:
+        return engine.total(model, request)
+
+    def total(batch_size: int, tokens: int) -> int:
+        return engine.allocate(model, replace(request, batch_size=batch_size, tokens=tokens)).total_bytes
+
+    return total

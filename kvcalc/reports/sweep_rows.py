@@ -1,0 +1,111 @@
+"""A sweep as text, one row at a time: a million cells take no more memory than one."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import TYPE_CHECKING, TextIO
+
+from kvcalc.engines.sweep import Cell
+from kvcalc.reports.to_json import Document
+from kvcalc.reports.to_table import bar, plain_table
+from kvcalc.units import format_bytes
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+PAGE = 400  # rows of one table; a longer sweep goes on with the same columns
+BAR_WIDTH = 20
+COLUMNS = ("model", "k_dtype", "v_dtype", "batch_size", "tokens", "total_bytes", "beyond_model_maximum")
+
+
+def write_csv(cells: Iterable[Cell], memory: int | None, stream: TextIO) -> None:
+    """RFC 4180 with a heading; integers plain, yes and no as 1 and 0."""
+    writer = csv.writer(stream, lineterminator="\n")
+    if memory is None:
+        writer.writerow(COLUMNS)
+        writer.writerows((*cell[:6], int(cell[6])) for cell in cells)
+    else:
+        writer.writerow((*COLUMNS, "fits"))
+        writer.writerows((*cell[:6], int(cell[6]), int(cell[5] <= memory)) for cell in cells)
+
+
+def write_markdown(cells: Iterable[Cell], memory: int | None, stream: TextIO) -> None:
+    """A pipe table."""
+    heads = [*COLUMNS, *(["fits"] if memory is not None else [])]
+    marks = ("---:" if head in ("batch_size", "tokens", "total_bytes") else "---" for head in heads)
+    stream.write(f"| {' | '.join(heads)} |\n| {' | '.join(marks)} |\n")
+    for cell in cells:
+        values = [*(str(value) for value in cell[:6]), "yes" if cell.beyond_maximum else "no"]
+        if memory is not None:
+            values.append("yes" if cell.total_bytes <= memory else "no")
+        stream.write(f"| {' | '.join(values)} |\n")
+
+
+def write_json(head: Document, cells: Iterable[Cell], memory: int | None, stream: TextIO) -> None:
+    """The envelope, with ``cells`` written one a line as they come."""
+    opening = json.dumps(head, indent=2, ensure_ascii=False)[:-2]
+    stream.write(f'{opening},\n  "cells": [')
+    for index, cell in enumerate(cells):
+        row: Document = dict(zip(COLUMNS, cell, strict=True))
+        if memory is not None:
+            row["fits"] = cell.total_bytes <= memory
+        stream.write(f"{',' if index else ''}\n    {json.dumps(row, ensure_ascii=False)}")
+    stream.write("\n  ]\n}\n")
+
+
+def tables(cells: Iterable[Cell], memory: int | None) -> Iterator[Table]:
+    """Tables of up to ``PAGE`` rows; bars only where one page holds everything."""
+    rest = iter(cells)
+    page = list(islice(rest, PAGE))
+    following = next(rest, None)
+    if following is not None:
+        rest = chain([following], rest)
+    constant = _constant_columns(page) if following is None else frozenset()
+    yield _table(page, memory, constant, bars=following is None, heading=True)
+    while page := list(islice(rest, PAGE)):
+        yield _table(page, memory, constant, bars=False, heading=False)
+
+
+def _constant_columns(page: list[Cell]) -> frozenset[str]:
+    """Columns that say the same in every row: they go into the title instead."""
+    names = ("model", "k_dtype", "v_dtype", "batch_size")
+    return frozenset(name for name in names if len({getattr(cell, name) for cell in page}) == 1) if len(page) > 1 else frozenset()
+
+
+_WIDTHS = {"model": 24, "k_dtype": 9, "v_dtype": 9, "batch_size": 10, "tokens": 11, "total_bytes": 19}
+_HEADS = {
+    "model": "model",
+    "k_dtype": "K type",
+    "v_dtype": "V type",
+    "batch_size": "batch",
+    "tokens": "tokens",
+    "total_bytes": "bytes",
+}
+
+
+def _table(page: list[Cell], memory: int | None, constant: frozenset[str], bars: bool, heading: bool) -> Table:
+    names = [name for name in _HEADS if name not in constant]
+    first = page[0]
+    title = "  ".join(f"{_HEADS[name]} {getattr(first, name)}" for name in _HEADS if name in constant)
+    numeric = [index for index, name in enumerate(names) if name in ("batch_size", "tokens", "total_bytes")]
+    heads = [*(_HEADS[name] for name in names), "size", *(["fits"] if memory is not None else []), "", *([""] if bars else [])]
+    table = plain_table(*heads, right=[*numeric, len(names)], title=title if heading else "")
+    table.show_header = heading
+    if not bars:
+        for name, column in zip(names, table.columns, strict=False):
+            column.min_width = _WIDTHS[name]
+    largest = max(cell.total_bytes for cell in page)
+    for cell in page:
+        values = [_shown(getattr(cell, name)) for name in names]
+        fits = [("yes" if cell.total_bytes <= memory else "no")] if memory is not None else []
+        mark = "beyond the model's maximum" if cell.beyond_maximum else ""
+        tail = [bar(cell.total_bytes, largest, BAR_WIDTH)] if bars else []
+        table.add_row(*values, format_bytes(cell.total_bytes), *fits, *tail, mark, style="red" if fits == ["no"] else None)
+    return table
+
+
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
