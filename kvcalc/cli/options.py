@@ -1,14 +1,15 @@
-"""Every option, declared once, in the groups that verbs take."""
+"""Every option, declared once, in the groups that verbs take.
 
-from __future__ import annotations
+Annotations are evaluated here (no ``from __future__``): Typer needs them, and evaluating them later costs start-up time.
+"""
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from kvcalc.cli import completion
+from kvcalc.cli.grouping import Group
 
 MODEL, REQUEST, OUTPUT = "Model", "Request", "Output"
 
@@ -30,10 +31,10 @@ def _output(*names: str, text: str, **more: Any) -> Any:
 
 
 Text = str | None
+NONE_GIVEN: list[str] = []
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
+class Described(Group):
     """How a model is named, and the fields that stand instead of its own."""
 
     preset: Annotated[
@@ -51,21 +52,19 @@ class Described:
     hidden_size: Annotated[Text, _model("--hidden-size", text="Width of the model.")] = None
     sliding_window: Annotated[Text, _model("--sliding-window", text="Window of sliding layers.")] = None
     set_: Annotated[list[str], _model("--set", text="KEY=VALUE: any other field of the file, as JSON (index_head_dim=128).")] = (
-        field(default_factory=list)
+        NONE_GIVEN
     )
     assume: Annotated[Text, _model("--assume", text="Count an unknown model type like this one; marked as assumed.")] = None
     presets_dir: Annotated[Path | None, _model("--presets-dir", text="A folder of your own presets.")] = None
 
 
-@dataclass(frozen=True, slots=True)
 class Naming(Described):
     """The same with the equation's own L, which ``inspect`` spells otherwise."""
 
     layers: Annotated[Text, _model("--layers", text="L: layers.")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class OneModel:
+class OneModel(Group):
     """The positional model."""
 
     model: Annotated[
@@ -78,8 +77,7 @@ class OneModel:
     ] = None
 
 
-@dataclass(frozen=True, slots=True)
-class ManyModels:
+class ManyModels(Group):
     """Several positional models."""
 
     models: Annotated[
@@ -89,11 +87,10 @@ class ManyModels:
             show_default=False,
             autocompletion=completion.models,
         ),
-    ] = field(default_factory=list)
+    ] = NONE_GIVEN
 
 
-@dataclass(frozen=True, slots=True)
-class Types:
+class Types(Group):
     """Element types of the cache."""
 
     dtype: Annotated[
@@ -103,8 +100,7 @@ class Types:
     v_dtype: Annotated[Text, _request("--v-dtype", text="Element type of values alone.", autocompletion=completion.dtypes)] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Group):
     """Whose rules count, on how many ranks."""
 
     encoder_tokens: Annotated[Text, _request("--encoder-tokens", text="Encoder (or image) positions of cross-attention.")] = None
@@ -117,12 +113,11 @@ class Rules:
         _request("--engine", "-e", text="Whose rules: exact, transformers, llama.cpp, vllm …", autocompletion=completion.engines),
     ] = "exact"
     option: Annotated[list[str], _request("-o", "--option", text="NAME=VALUE: an engine's own option (see kvcalc engines).")] = (
-        field(default_factory=list)
+        NONE_GIVEN
     )
 
 
-@dataclass(frozen=True, slots=True)
-class OneSize:
+class OneSize(Group):
     """One length and one batch."""
 
     tokens: Annotated[Text, _request("--tokens", "-t", text="T: positions of a sequence (4096, 32k).")] = None
@@ -132,16 +127,14 @@ class OneSize:
     ] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Showing:
+class Showing(Group):
     """How the answer is written."""
 
     json: Annotated[bool, _output("--json", text="JSON on stdout, under a versioned schema.")] = False
     debug: Annotated[bool, _output("--debug", text="Show the traceback of an error.")] = False
 
 
-@dataclass(frozen=True, slots=True)
-class Writing:
+class Writing(Group):
     """Where a table goes."""
 
     output: Annotated[Path | None, _output("--output", text="Write to this file instead of stdout.")] = None

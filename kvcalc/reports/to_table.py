@@ -40,9 +40,8 @@ def plain_table(*headings: str, right: Iterable[int] = (), title: str = "") -> T
     return table
 
 
-def estimate_view(found: Estimate, by_layer: bool = False) -> RenderableType:
+def estimate_view(found: Estimate) -> RenderableType:
     """The whole answer to ``estimate``."""
-    del by_layer
     parts: list[RenderableType] = [headline(found), ""]
     factors = equation_factors(found)
     parts += [factors_table(factors) if factors else inputs_table(found), ""]
@@ -115,25 +114,51 @@ def inputs_table(found: Estimate) -> Table:
 
 
 def layers_table(layers: Sequence[LayerTally], shared: Sequence[Array] = ()) -> Table:
-    """A row a run of equal layers, and one a pool array."""
-    table = plain_table("layers", "kind", "positions", "holds", "bytes a layer", "bytes", right=(2, 4, 5))
-    for run in layers:
-        last = run.first + run.count - 1
-        span = f"{run.first}-{last}" if run.count > 1 else str(run.first)
+    """A row for all equal layers, wherever they stand, and one a pool array."""
+    table = plain_table("layers", "at", "kind", "positions", "holds", "bytes a layer", "bytes", right=(0, 3, 5, 6))
+    for alike in equal_runs(layers):
+        run, count = alike[0], sum(each.count for each in alike)
         positions = f"{run.positions:,}" if run.positions else "-"
+        size = f"{run.bytes_per_layer:,}"
         table.add_row(
-            span, run.kind.replace("_", " "), positions, holds(run.arrays), f"{run.bytes_per_layer:,}", f"{run.bytes:,}"
+            str(count),
+            spans(alike),
+            run.kind.replace("_", " "),
+            positions,
+            holds(run.arrays),
+            size,
+            f"{count * run.bytes_per_layer:,}",
         )
     for array in shared:
-        table.add_row("-", array.label, "-", array.note or f"{array.rows:,} x {array.row_bytes:,} B", "-", f"{array.bytes:,}")
+        table.add_row("", "", array.label, "", array.note or f"{array.rows:,} x {array.row_bytes:,} B", "", f"{array.bytes:,}")
     return table
 
 
+def equal_runs(layers: Sequence[LayerTally]) -> list[list[LayerTally]]:
+    """Runs that hold the same, in the order in which they first come."""
+    found: dict[tuple[object, ...], list[LayerTally]] = {}
+    for run in layers:
+        found.setdefault((run.layer, run.arrays), []).append(run)
+    return list(found.values())
+
+
+MOST_SPANS = 3
+
+
+def spans(alike: Sequence[LayerTally]) -> str:
+    """``0-4, 6-10 … 60-61``: where layers stand, in a few words."""
+    words = [str(run.first) if run.count == 1 else f"{run.first}-{run.first + run.count - 1}" for run in alike]
+    if len(words) <= MOST_SPANS:
+        return ", ".join(words)
+    return f"{words[0]}, {words[1]} … {words[-1]}"
+
+
 def holds(arrays: Sequence[Array]) -> str:
-    """The arrays of a layer in a few words: ``keys 8x128 f16, values 8x128 f16``."""
-    if not arrays:
-        return "nothing"
-    return ", ".join(f"{array.label} {array.heads}x{array.width} {array.dtype}".strip() for array in arrays)
+    """The arrays of a layer in a few words: ``keys and values 8x128 float16``."""
+    words: dict[str, list[str]] = {}
+    for array in arrays:
+        words.setdefault(f"{array.heads}x{array.width} {array.dtype}".strip(), []).append(array.label)
+    return ", ".join(f"{' and '.join(dict.fromkeys(labels))} {shape}" for shape, labels in words.items()) or "nothing"
 
 
 def summary(found: Estimate) -> Iterable[RenderableType]:

@@ -1,0 +1,104 @@
+"""The same as the command line, typed: ``from kvcalc import load_model, estimate``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from kvcalc.core.fields import Field
+from kvcalc.core.model import Model, Request
+from kvcalc.dtypes import find_dtype
+from kvcalc.engines import find_engine
+from kvcalc.engines.estimate import Estimate
+from kvcalc.engines.estimate import estimate as _estimate
+from kvcalc.errors import UsageError
+
+
+def load_model(
+    preset: str | None = None,
+    *,
+    config: Path | str | Mapping[str, object] | None = None,
+    gguf: Path | str | None = None,
+    hub: str | None = None,
+    assume: str = "",
+    presets_dir: Path | None = None,
+    **fields: object,
+) -> Model:
+    """The model of a preset, a config.json (a path, its folder, or the parsed object), a GGUF file or a hub repository.
+
+    Further keywords stand instead of the model's own neutral fields (``num_layers=2, num_kv_heads=2, head_dim=4``); with no
+    model named they are the equation itself. Raises KvcalcError.
+    """
+    named = [value for value in (preset, config, gguf, hub) if value is not None]
+    if len(named) > 1 or not (named or fields):
+        raise UsageError("name one model", fix='load_model("llama-8b"), load_model(config=…) or load_model(num_layers=…, …)')
+    overrides = {name: Field(value, f"argument {name}") for name, value in fields.items()}
+    if preset is not None:
+        from kvcalc.readers.presets import preset_model
+
+        return preset_model(preset, presets_dir, overrides, assume)
+    if gguf is not None:
+        from kvcalc.readers.gguf_model import read_gguf_model
+
+        return read_gguf_model(str(gguf), None, None, overrides, assume)
+    if hub is not None:
+        from kvcalc.readers.hub import read_hub
+
+        return read_hub(hub, None, overrides, assume)
+    return _from_config(config, overrides, assume)
+
+
+def _from_config(config: Path | str | Mapping[str, object] | None, overrides: Mapping[str, Field], assume: str) -> Model:
+    from kvcalc.readers.hf_config import model_of, read_config
+
+    if config is None:
+        return model_of({"model_type": "equation"}, "", "the equation", overrides, source_format="flags")
+    if isinstance(config, Mapping):
+        return model_of(config, "config", "config", overrides, assume)
+    return read_config(Path(config), overrides, assume)
+
+
+def estimate(
+    model: Model,
+    *,
+    tokens: int | None = None,
+    batch_size: int = 1,
+    dtype: str | None = None,
+    k_dtype: str | None = None,
+    v_dtype: str | None = None,
+    encoder_tokens: int | None = None,
+    lengths: tuple[int, ...] = (),
+    draft: bool = False,
+    tp_size: int = 1,
+    pp_size: int = 1,
+    dp_size: int = 1,
+    engine: str = "exact",
+    options: Mapping[str, str] | None = None,
+) -> Estimate:
+    """Bytes of ``model``'s cache for a request, under ``engine``'s rules. Raises KvcalcError.
+
+    ``options`` are the engine's own, as text under their own names. Unsaid, tokens are 4,096 (or the engine's own default) and
+    types the model's own, else float16.
+    """
+    sizes = {"tokens": tokens, "batch_size": batch_size, "tp_size": tp_size, "pp_size": pp_size, "dp_size": dp_size}
+    for name, value in sizes.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= 2**53):
+            raise UsageError(f"{name} must be a positive integer, not {value!r:.40}", fix="give 1 or more")
+    chosen = find_engine(engine)
+    k_name, v_name = k_dtype or dtype, v_dtype or dtype
+    origins = {name: "argument" for name, value in sizes.items() if value is not None}
+    request = Request(
+        batch_size=batch_size,
+        tokens=tokens,
+        k_dtype=find_dtype(k_name) if k_name else None,
+        v_dtype=find_dtype(v_name) if v_name else None,
+        encoder_tokens=encoder_tokens,
+        lengths=lengths,
+        draft=draft,
+        tp_size=tp_size,
+        pp_size=pp_size,
+        dp_size=dp_size,
+        options=chosen.parse_options([f"{name}={value}" for name, value in (options or {}).items()]),
+        origins={**origins, "k_dtype": "argument", "v_dtype": "argument"},
+    )
+    return _estimate(model, request, chosen)
