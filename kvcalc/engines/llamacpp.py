@@ -1,0 +1,260 @@
+"""llama.cpp: the context memory that it allocates, byte for byte.
+
+    cells = n_ctx, up to a multiple of 256, divided among the sequences and rounded up again, unless they share one cache
+    bytes = row(type_k, head_k · kv_heads) · cells · streams, and so for the values; row(type, n) = n / block · block bytes
+    sliding layers: min(cells, window · sequences that share it + n_ubatch), up to a multiple of 256
+    recurrent layers: float32, whatever the cache type, once for each sequence
+
+Source: llama.cpp 0.5.0-dev, commit 0c1e5709 (2026-10-01), and older releases as named; checked on the engine, whose own
+figures for the same files agree on every byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from kvcalc.core.model import Model, Request, Tally
+from kvcalc.dtypes import Dtype
+from kvcalc.engines.base import Engine
+from kvcalc.engines.llamacpp_arches import ARCHES, UNUSABLE
+from kvcalc.engines.llamacpp_caches import Context, Layout, Memory, memory_of
+from kvcalc.engines.llamacpp_hparams import Hparams
+from kvcalc.engines.llamacpp_metadata import metadata_of
+from kvcalc.engines.llamacpp_releases import Release, find_release
+from kvcalc.engines.llamacpp_settings import OPTIONS, Settings, settings_of
+from kvcalc.engines.llamacpp_tally import cache_bytes, caches_report, tally_layers
+from kvcalc.errors import EngineError
+from kvcalc.units import ceil_div, round_up
+
+
+def allocate(model: Model, request: Request) -> Tally:
+    """The engine's context memory for a request. Raises EngineError where the engine refuses, UsageError."""
+    release, warning = find_release(_text(request, "release"))
+    hparams = hparams_of(model, release)
+    settings = settings_of(request, hparams, release)
+    check(settings, hparams, release)
+    context, memory = context_of(settings, hparams, release), memory_of(hparams, _layout(settings, release))
+    layers = tally_layers(hparams, memory, context, settings.type_k, settings.type_v)
+    return Tally(
+        layers,
+        request=_resolved(settings, context),
+        report=_report(settings, context, hparams, memory, release),
+        warnings=tuple(text for text in (warning, *_warnings(settings, context, hparams)) if text),
+        notes=_notes(settings, hparams, memory),
+        excluded=_EXCLUDED,
+    )
+
+
+def _text(request: Request, name: str) -> str | None:
+    value = request.options.get(name)
+    return None if value is None else str(value)
+
+
+def hparams_of(model: Model, release: Release) -> Hparams:
+    """The engine's view of a model. Raises EngineError for an architecture that it, or kvcalc, doesn't know."""
+    name, metadata = metadata_of(model)
+    if name in UNUSABLE:
+        raise EngineError(f"llama.cpp can't make a context for {name}: {UNUSABLE[name]}", model.source)
+    if name not in ARCHES:
+        raise EngineError(
+            f"the architecture {name[:60]!r} is not among those of llama.cpp {release.name} that are modelled",
+            model.source,
+            "use --engine exact, or a newer kvcalc",
+        )
+    if name not in release.arches:
+        raise EngineError(f"llama.cpp {release.name} doesn't know the architecture {name!r}", model.source, "name a later -o release")
+    return release.read(metadata, name, model.source)
+
+
+def check(settings: Settings, hparams: Hparams, release: Release) -> None:
+    """The engine's own refusals, in its order. Raises EngineError."""
+    if settings.batch_size == 0 and settings.ubatch_size == 0:
+        raise EngineError("llama.cpp refuses: batch-size and ubatch-size are both 0", fix="give one of them")
+    _check_types(settings, hparams, release)
+    if settings.mtp and (release.nextn_arches is not None or hparams.nextn == 0 or hparams.arch.router):
+        raise EngineError(
+            "llama.cpp refuses: an MTP context is asked for, and the file has no blocks that predict further tokens",
+            hparams.name,
+            "leave -o context-type out",
+        )
+    if settings.parallel > release.max_sequences:
+        raise EngineError(f"llama.cpp refuses {settings.parallel:,} sequences: {release.max_sequences} is the most", fix="lower parallel")
+    _check_draft(hparams)
+    _check_reuse(hparams)
+
+
+def _check_types(settings: Settings, hparams: Hparams, release: Release) -> None:
+    single = hparams.mla or hparams.arch.memory == "compressed"
+    if release.same_types and single and settings.type_k != settings.type_v:
+        raise EngineError(
+            f"llama.cpp refuses K ({settings.type_k}) and V ({settings.type_v}) of different types for {hparams.name}",
+            fix="its keys and values are one array: give both the same type",
+        )
+    if settings.type_v.block_elements > 1 and settings.flash_attn == "off":
+        raise EngineError(
+            f"llama.cpp refuses a quantised V cache ({settings.type_v}) without flash attention",
+            fix="-o flash-attn=auto, or a V type without blocks",
+        )
+    if settings.flash_attn == "off" or not release.checks_heads:
+        return
+    for side, dtype, width in (("K", settings.type_k, hparams.head_k), ("V", settings.type_v, hparams.head_v)):
+        for layer in range(hparams.trunk):
+            if width(layer) % dtype.block_elements:
+                raise EngineError(
+                    f"llama.cpp refuses {dtype} for {side}: its block of {dtype.block_elements} does not divide the head size {width(layer)}",
+                    f"{hparams.name}, layer {layer}",
+                    "take a type without blocks (f16, bf16)",
+                )
+
+
+def _check_draft(hparams: Hparams) -> None:
+    if hparams.arch.beside == "always":
+        raise EngineError(
+            f"llama.cpp makes no context for {hparams.name} alone: it reads the cache of the model that it drafts for",
+            fix="ask for that model; the draft adds no cache of its own",
+        )
+
+
+def _check_reuse(hparams: Hparams) -> None:
+    """Layers without a cache read the last dense or the last sliding one before them, which must be of that kind."""
+    first = hparams.kv_layers
+    if first is None or not any(hparams.slides) or first >= hparams.layers:
+        return
+    broken = first < 2 or not hparams.slides[first - 2] or hparams.slides[first - 1]  # noqa: PLR2004 - one of each kind
+    readers = {hparams.slides[layer] for layer in range(first, hparams.layers)}
+    if broken and ((True in readers and not hparams.slides[first - 2]) or (False in readers and hparams.slides[first - 1])):
+        raise EngineError(
+            f"llama.cpp aborts on this file: its layers from {first} on would read caches that layers {first - 2} and {first - 1} don't have",
+            hparams.name,
+        )
+
+
+def _layout(settings: Settings, release: Release) -> Layout:
+    widened = settings.flash_attn == "off" and release.widest_values
+    return Layout(transposed=widened, mtp=settings.mtp, latent_values=release.latent_values)
+
+
+def context_of(settings: Settings, hparams: Hparams, release: Release) -> Context:
+    """n_ctx rounded and divided as the release does."""
+    raw = settings.ctx_size
+    pad = release.pad_without_flash if settings.flash_attn == "off" else 256
+    batch = min(raw, settings.batch_size) if hparams.causal else settings.batch_size
+    ubatch = min(max(batch, release.smallest_batch), settings.ubatch_size)
+    cells = _cells(raw, pad, settings, hparams, release)
+    snapshots = settings.snapshots if hparams.arch.rollback else 0
+    return Context(
+        cells, settings.parallel, settings.unified, ubatch, settings.swa_full, pad, snapshots, release.window_rounded_last
+    )
+
+
+def _cells(raw: int, pad: int, settings: Settings, hparams: Hparams, release: Release) -> int:
+    """n_ctx_seq: the cells of each stream."""
+    whole = round_up(raw, pad)
+    if settings.unified:
+        return whole
+    hybrid = release.hybrid_undivided and hparams.arch.memory == "hybrid"
+    if release.divides == "rounded up":
+        return whole if hybrid else round_up(ceil_div(raw, settings.parallel), pad)
+    each = round_up(whole // settings.parallel, pad)
+    return each * settings.parallel if hybrid else each
+
+
+def _warnings(settings: Settings, context: Context, hparams: Hparams) -> list[str]:
+    found = []
+    if settings.ctx_size > hparams.context > 0:
+        found.append(f"the context of {settings.ctx_size:,} goes beyond the {hparams.context:,} that the model was made for")
+    given = context.cells * (1 if context.unified else context.sequences)
+    if given > max(2 * settings.ctx_size, settings.ctx_size + 4096):
+        found.append(
+            f"each of {context.sequences} sequences is rounded up to {context.cells:,} cells: {given:,} for the {settings.ctx_size:,} asked for"
+        )
+    if settings.snapshots and not hparams.arch.rollback:
+        found.append(f"{hparams.name} keeps no snapshots: n-rs-seq is ignored")
+    if hparams.arch.beside and hparams.arch.beside != "always":
+        found.append("a draft model: where its file lacks embeddings the engine makes this context only beside its target's")
+    return found
+
+
+def _notes(settings: Settings, hparams: Hparams, memory: Memory) -> tuple[str, ...]:
+    if hparams.arch.memory == "none":
+        return ("llama.cpp keeps no cache for this architecture: it sees the whole text at each step",)
+    widest = max((row.values or 0 for cache in memory.caches for row in cache.rows), default=0)
+    if settings.flash_attn == "off" and any(hparams.row_v(row.layer) < widest for cache in memory.caches for row in cache.rows):
+        return (f"without flash attention every layer's values are stored as wide as the widest layer's ({widest} elements)",)
+    return ()
+
+
+def _resolved(settings: Settings, context: Context) -> dict[str, tuple[object, str]]:
+    origins = settings.origins
+    return {
+        "batch_size": (context.sequences, origins["parallel"]),
+        "tokens": (context.cells, f"{origins['ctx-size']}, rounded by the engine"),
+        "k_dtype": (settings.type_k.name, origins["cache-type-k"]),
+        "v_dtype": (settings.type_v.name, origins["cache-type-v"]),
+        "ctx-size": (settings.ctx_size, origins["ctx-size"]),
+        "kv-unified": (settings.unified, origins["kv-unified"] if "kv-unified" in origins else "this release shares one cache"),
+        "swa-full": (settings.swa_full, origins["swa-full"]),
+        "ubatch-size": (context.ubatch, f"{origins['ubatch-size']}, at most the batch and the context"),
+        "flash-attn": (settings.flash_attn, origins["flash-attn"]),
+    }
+
+
+def _report(settings: Settings, context: Context, hparams: Hparams, memory: Memory, release: Release) -> dict[str, object]:
+    return {
+        "release": release.name,
+        "architecture": hparams.name,
+        "n_ctx": context.cells * (1 if context.unified else context.sequences),
+        "n_ctx_seq": context.cells,
+        "n_seq_max": context.sequences,
+        "n_batch": min(settings.ctx_size, settings.batch_size) if hparams.causal else settings.batch_size,
+        "n_ubatch": context.ubatch,
+        "n_rs_seq": context.snapshots,
+        "kv_unified": context.unified,
+        "swa_full": context.swa_full,
+        "flash_attn": settings.flash_attn,
+        "type_k": settings.type_k.name,
+        "type_v": settings.type_v.name,
+        "caches": caches_report(memory, context, settings.type_k, settings.type_v),
+    }
+
+
+def total(model: Model, request: Request) -> Callable[[int, int], int]:
+    """The same figure as a function of batch and tokens: the file is read once, then a cell costs a few products."""
+    release, _ = find_release(_text(request, "release"))
+    hparams = hparams_of(model, release)
+    options = {name: value for name, value in request.options.items() if name not in ("ctx-size", "parallel")}
+    origins = {**request.origins, "tokens": "sweep", "batch_size": "sweep"}
+    base = replace(request, options=options, origins=origins, lengths=())
+    settings = settings_of(replace(base, tokens=256, batch_size=1), hparams, release)
+    check(settings, hparams, release)
+    memory = memory_of(hparams, _layout(settings, release))
+    rows = cache_bytes(memory, settings.type_k, settings.type_v)
+
+    def figure(batch_size: int, tokens: int) -> int:
+        asked = replace(settings, ctx_size=batch_size * tokens, parallel=batch_size)
+        if batch_size > release.max_sequences:
+            check(asked, hparams, release)
+        return rows(context_of(asked, hparams, release))
+
+    return figure
+
+
+_EXCLUDED = (
+    "weights",
+    "compute and output buffers",
+    "llama-server's prompt cache in main memory (--cache-ram, up to 8 GiB)",
+)
+
+ENGINE = Engine(
+    name="llama.cpp",
+    version="0.5.0-dev",
+    source="llama.cpp commit 0c1e5709 (2026-10-01): src/llama-model.cpp, src/llama-kv-cache*.cpp, src/llama-memory-*.cpp",
+    evidence="measured: every byte of each cache, on the engine itself",
+    allocate=allocate,
+    options=OPTIONS,
+    total=total,
+    excluded=_EXCLUDED,
+)
+
+__all__ = ["ENGINE", "Dtype", "Mapping", "allocate", "check", "context_of", "hparams_of", "total"]

@@ -1,0 +1,209 @@
+"""What changed in llama.cpp over time, as far as caches go.
+
+Source: each release's ``src/llama-model.cpp`` (load_hparams, create_memory), ``src/llama-context.cpp``,
+``src/llama-kv-cache*.cpp``, ``src/llama-arch.cpp`` and ``common/common.h``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from kvcalc.core.gguf import GgufMetadata
+from kvcalc.engines.llamacpp_arches import ARCHES, PLAIN, Arch, Window
+from kvcalc.engines.llamacpp_hparams import Hparams, read_hparams
+from kvcalc.errors import EngineError
+
+PATTERN = "attention.sliding_window_pattern"
+_SWA_WIDTHS = ("attention.key_length_swa", "attention.value_length_swa")
+_LISTED = "attention.recurrent_layers"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One release's rules. Unmentioned fields are today's."""
+
+    name: str
+    arches: Mapping[str, Arch] = field(default_factory=dict)
+    pad_without_flash: int = 256  # 32 in older ones; with flash attention always 256
+    divides: str = "padded"  # how a context is divided among sequences: padded first, rounded up, or not at all (shared)
+    hybrid_undivided: bool = False  # hybrids give each sequence the whole context
+    window_rounded_last: bool = False
+    latent_values: bool = False  # latent attention stores its values as well
+    widest_values: bool = True  # transposed values are as wide as the widest layer's
+    patterns: str = "all"  # which forms of sliding_window_pattern are read: all, numbers, none
+    pattern_arches: frozenset[str] = frozenset()  # these read it all the same
+    ignored: tuple[str, ...] = ()  # keys that it doesn't know
+    nextn_arches: frozenset[str] | None = None  # older ones leave out the predicting blocks of these alone
+    checks_heads: bool = True  # a quantised cache needs a head size of whole blocks under flash attention
+    same_types: bool = True  # latent attention needs equal K and V types
+    flash_by_default: bool = True
+    max_sequences: int = 256
+    smallest_batch: int = 0
+    server_context: int = 0  # 0: the model's own
+    server_sequences: int = 4  # shared by unified mode, unless parallel is given
+
+    def read(self, metadata: Mapping[str, object], name: str, where: str) -> Hparams:
+        """The engine's view of a file. Raises EngineError."""
+        arch = self.arches[name]
+        hparams = read_hparams(self._seen(metadata, name), name, arch, where)
+        if self.nextn_arches is not None and name in self.nextn_arches:
+            nextn = metadata.get(f"{name}.nextn_predict_layers", 0)
+            if isinstance(nextn, int) and 0 < nextn <= hparams.layers:
+                return replace(hparams, kv_layers=hparams.layers - nextn)
+        return hparams
+
+    def _seen(self, metadata: Mapping[str, object], name: str) -> Mapping[str, object]:
+        """The keys that this release reads."""
+        dropped = {f"{name}.{key}" for key in self.ignored}
+        if self.nextn_arches is not None:
+            dropped.add(f"{name}.nextn_predict_layers")
+        number = isinstance(metadata.get(f"{name}.{PATTERN}"), int)
+        if name not in self.pattern_arches and (self.patterns == "none" or (self.patterns == "numbers" and not number)):
+            dropped.add(f"{name}.{PATTERN}")
+        if not dropped & set(metadata):
+            return metadata
+        values = {key: value for key, value in metadata.items() if key not in dropped}
+        types = metadata.types if isinstance(metadata, GgufMetadata) else {}
+        return GgufMetadata(values, types, metadata.tensors if isinstance(metadata, GgufMetadata) else None)
+
+
+_B4600 = (
+    "arctic baichuan bert bitnet bloom chameleon chatglm codeshell cohere2 command-r dbrx deci deepseek deepseek2 exaone falcon "
+    "gemma gemma2 gpt2 gptneox granite granitemoe grok internlm2 jais jina-bert-v2 llama mamba minicpm minicpm3 mpt nemotron "
+    "nomic-bert olmo olmo2 olmoe openelm orion phi2 phi3 phimoe plamo qwen qwen2 qwen2moe qwen2vl refact rwkv6 rwkv6qwen2 "
+    "stablelm starcoder starcoder2 t5 t5encoder wavtokenizer-dec xverse"
+).split()
+_B5640 = [*_B4600, *"arwkv7 bailingmoe gemma3 glm4 llama4 nomic-bert-moe plm qwen3 qwen3moe rwkv7".split()]
+_B6673 = [
+    *_B5640,
+    *"apertus arcee dots1 dream ernie4_5 ernie4_5-moe exaone4 falcon-h1 gemma-embedding gemma3n glm4moe gpt-oss granitehybrid".split(),
+    *"grovemoe hunyuan-dense hunyuan-moe jamba jina-bert-v3 lfm2 llada llada-moe mamba2 nemotron_h neo-bert plamo2".split(),
+    *"seed_oss smallthinker smollm3".split(),
+]
+_B7698 = [
+    *_B6673,
+    *"afmoe bailingmoe2 cogvlm lfm2moe llama-embed maincoder mimo2 minimax-m2 mistral3 modern-bert nemotron_h_moe".split(),
+    *"pangu-embedded plamo3 qwen3next qwen3vl qwen3vlmoe rnd1".split(),
+]
+_B8095 = [*_B7698, *"exaone-moe glm-dsa kimi-linear qwen35 qwen35moe step35".split()]
+_B8390 = [*_B8095, *"eurobert jais2 mistral4 paddleocr".split()]
+
+
+def _arches(names: list[str], **changes: Arch) -> dict[str, Arch]:
+    """Today's rows without snapshots and MTP contexts, and what was otherwise then."""
+    rows = {name: replace(ARCHES[name], rollback=False, mtp_plain=False) for name in names}
+    return {**rows, **{name.replace("__", "-"): row for name, row in changes.items()}}
+
+
+_STRICT_GEMMA3 = Arch(window=Window(6, None))
+_ENCODER_WITH_CACHE = Arch(window=Window(6, None), noncausal=True)
+_LATENT_ALONE = Arch(mla="optional")
+_LFM2 = replace(ARCHES["lfm2"], window=None, rollback=False)
+_NEXTN_8095 = frozenset({"glm4", "glm4moe", "glm-dsa", "bailingmoe2"})
+_LATEST = "0.5.0-dev"
+
+RELEASES: dict[str, Release] = {
+    release.name: release
+    for release in (
+        Release(
+            "b4600",
+            _arches(_B4600, gemma2=PLAIN, cohere2=PLAIN, olmo2=PLAIN, deepseek2=PLAIN),
+            pad_without_flash=32,
+            divides="shared",
+            widest_values=False,
+            nextn_arches=frozenset(),
+            checks_heads=False,
+            same_types=False,
+            flash_by_default=False,
+            max_sequences=2**31,
+            smallest_batch=64,
+            server_context=4096,
+            server_sequences=1,
+            ignored=_SWA_WIDTHS,
+        ),
+        Release(
+            "b5640",
+            _arches(_B5640, gemma3=_STRICT_GEMMA3, olmo2=PLAIN, llama4=Arch(window=Window(4, 8192, fixed=8192))),
+            pad_without_flash=32,
+            divides="shared",
+            window_rounded_last=True,
+            latent_values=True,
+            widest_values=False,
+            patterns="none",
+            nextn_arches=frozenset(),
+            checks_heads=False,
+            same_types=False,
+            flash_by_default=False,
+            max_sequences=64,
+            smallest_batch=64,
+            server_context=4096,
+            server_sequences=1,
+            ignored=_SWA_WIDTHS,
+        ),
+        Release(
+            "b6673",
+            _arches(_B6673, gemma3=_STRICT_GEMMA3, gemma__embedding=_ENCODER_WITH_CACHE, lfm2=_LFM2),
+            pad_without_flash=32,
+            divides="rounded up",
+            hybrid_undivided=True,
+            window_rounded_last=True,
+            latent_values=True,
+            patterns="none",
+            nextn_arches=frozenset({"glm4moe"}),
+            same_types=False,
+            smallest_batch=64,
+            server_context=4096,
+            server_sequences=1,
+            ignored=(*_SWA_WIDTHS, _LISTED),
+        ),
+        Release(
+            "b7698",
+            _arches(_B7698, lfm2=_LFM2),
+            hybrid_undivided=True,
+            latent_values=True,
+            patterns="none",
+            pattern_arches=frozenset({"plamo3", "mimo2"}),
+            nextn_arches=frozenset({"glm4moe", "bailingmoe2"}),
+            same_types=False,
+            ignored=(*_SWA_WIDTHS, _LISTED),
+        ),
+        Release(
+            "b8095",
+            _arches(_B8095, glm__dsa=_LATENT_ALONE, lfm2=_LFM2),
+            patterns="none",
+            pattern_arches=frozenset({"plamo3", "mimo2", "step35"}),
+            nextn_arches=_NEXTN_8095,
+            same_types=False,
+            ignored=(*_SWA_WIDTHS, _LISTED),
+        ),
+        Release(
+            "b8390",
+            _arches(_B8390, glm__dsa=_LATENT_ALONE),
+            patterns="numbers",
+            pattern_arches=frozenset({"mimo2", "step35"}),
+            nextn_arches=_NEXTN_8095,
+            same_types=False,
+            ignored=(_LISTED,),
+        ),
+        Release("0.5.0", {name: row for name, row in ARCHES.items() if name != "glm5-next"}),
+        Release(_LATEST, ARCHES),
+    )
+}
+
+
+def find_release(text: str | None) -> tuple[Release, str]:
+    """A release, and a warning where another build's rules stand in for it. Raises EngineError."""
+    name = (text or _LATEST).strip().removeprefix("v")
+    if name in RELEASES:
+        return RELEASES[name], ""
+    build = re.fullmatch(r"b(\d{1,6})", name)
+    known = {int(other[1:]): other for other in RELEASES if other.startswith("b")}
+    older = [number for number in known if build and number <= int(build[1])]
+    if not build or not older:
+        raise EngineError(
+            f"llama.cpp's release {name[:20]!r} is not modelled", fix=f"one of {', '.join(RELEASES)}, or a build after {min(known)}"
+        )
+    nearest = RELEASES[known[max(older)]]
+    return nearest, f"the rules of {name} were not read: those of {nearest.name}, the last before it that was, are taken"
