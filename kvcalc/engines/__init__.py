@@ -15,6 +15,7 @@ ENGINES: dict[str, str] = {
     "exact": "kvcalc.engines.exact",
     "static": "kvcalc.engines.static",
     "paged": "kvcalc.engines.paged",
+    "llama.cpp": "kvcalc.engines.llamacpp",
     "transformers": "kvcalc.engines.transformers",
     "vllm": "kvcalc.engines.vllm",
 }

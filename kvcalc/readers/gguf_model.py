@@ -1,0 +1,92 @@
+"""A GGUF file as a Model: its keys as neutral fields, through the same rules as config.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from kvcalc.architectures.gguf import OVERRIDES, GgufFields, Row, fields_of, find_row, with_own_widths
+from kvcalc.architectures.lookup import find_architecture
+from kvcalc.architectures.rules import draft_layers
+from kvcalc.core.fields import Field, Fields
+from kvcalc.core.gguf import GgufMetadata
+from kvcalc.core.layers import Layer
+from kvcalc.core.model import Model
+from kvcalc.errors import GgufError
+from kvcalc.readers.gguf import GgufFile, read_gguf
+
+
+def read_gguf_model(
+    name: str,
+    file: str | None = None,
+    revision: str | None = None,
+    overrides: Mapping[str, Field] | None = None,
+    assume: str = "",
+) -> Model:
+    """The model of a GGUF file: a path, a URL, or ``file`` of the hub's repository ``name``.
+
+    Raises GgufError, ArchitectureError, ConfigError, HubError.
+    """
+    if file:
+        from kvcalc.readers.gguf_url import hub_url
+
+        name = hub_url(name, file, revision)
+    return model_of_gguf(read_gguf(name), overrides or {}, assume)
+
+
+def model_of_gguf(found: GgufFile, overrides: Mapping[str, Field], assume: str = "") -> Model:
+    """The model that a header describes. Raises GgufError, ArchitectureError, ConfigError."""
+    arch = found.metadata.get("general.architecture")
+    if not isinstance(arch, str) or not arch:
+        raise GgufError("the file names no general.architecture", found.source, _no_architecture(found))
+    metadata, origins = _overridden(found.metadata, arch, overrides)
+    label = PurePath(found.source).name
+    keys = GgufFields(metadata, arch, lambda key: origins.get(key, f"{label}: {key}"), found.source)
+    row = Row(find_architecture(assume, found.source).rule) if assume else find_row(arch, found.source)
+    fields = fields_of(keys, row)
+    layers = with_own_widths(row.rule(fields), fields)
+    return Model(
+        name=_name(found, arch),
+        model_type=arch,
+        layers=layers,
+        fields=fields,
+        source=found.source,
+        format="gguf",
+        max_tokens=fields.int_or_none("max_tokens"),
+        draft_layers=_drafts(fields, layers),
+        assumed=assume,
+        notes=found.notes,
+        metadata=metadata,
+    )
+
+
+def _drafts(fields: Fields, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    return draft_layers(fields, layers)
+
+
+def _name(found: GgufFile, arch: str) -> str:
+    name = found.metadata.get("general.name")
+    return name if isinstance(name, str) and name.strip() else PurePath(found.source).stem or arch
+
+
+def _no_architecture(found: GgufFile) -> str:
+    if "split.no" in found.metadata:
+        return "this is a later part of a split file: give the first, -00001-of-…"
+    return "take the published file"
+
+
+def _overridden(
+    metadata: GgufMetadata, arch: str, overrides: Mapping[str, Field]
+) -> tuple[GgufMetadata, dict[str, str]]:
+    """The file's keys with what the command line says instead, as the engine's own --override-kv does."""
+    if not overrides:
+        return metadata, {}
+    values, origins = dict(metadata), {}
+    for name, field in overrides.items():
+        key = name if "." in name else f"{arch}.{OVERRIDES.get(name, name)}"
+        values[key], origins[key] = field.value, field.origin
+        if name == "head_dim" and "v_head_dim" not in overrides:
+            twin = f"{arch}.{OVERRIDES['v_head_dim']}"
+            values[twin], origins[twin] = field.value, field.origin
+    types = {key: kind for key, kind in metadata.types.items() if key not in origins}
+    return GgufMetadata(values, types, metadata.tensors), origins
