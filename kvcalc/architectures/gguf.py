@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from kvcalc.architectures import parts, patterns, rules
 from kvcalc.architectures.base import Rule
-from kvcalc.architectures.patterns import FULL, LINEAR, NONE, SLIDING
+from kvcalc.architectures.patterns import FULL, LINEAR, SLIDING
 from kvcalc.core.fields import MAX_LAYERS, Field, Fields
 from kvcalc.core.layers import FullAttention, Indexer, LatentAttention, Layer, NoCache, SlidingAttention
 from kvcalc.errors import ArchitectureError, ConfigError
@@ -52,6 +52,7 @@ ALIASES: Mapping[str, str] = {
 # flags of the command line and the keys that they stand for
 OVERRIDES: Mapping[str, str] = {**{name: ALIASES[name] for name in ALIASES}, "num_layers": "block_count"}
 
+_NOTHING_KEPT = "mlp"  # the word of files for a block without attention
 _PATTERN = "attention.sliding_window_pattern"
 
 
@@ -121,6 +122,10 @@ def _mamba2(fields: Fields, index: int) -> Layer:
     return parts.mamba2(fields, index) if fields.int("mamba_n_groups", 1, minimum=0) else parts.mamba(fields, index)
 
 
+def _names(text: str) -> list[str]:
+    return text.split()
+
+
 PLAIN = Row(rules.decoder())
 _NOTHING = Row(_sees_everything)
 _BY_LIST = Row(rules.decoder(), period=-1)
@@ -130,18 +135,18 @@ _KIMI = Row(rules.kimi_linear, linear="headless")
 _RWKV = Row(rules.uniform(parts.rwkv_matrix))
 _CONV = Row(_headed(parts.short_conv, parts.full), linear="headless")
 
-PLAIN_NAMES = (
+PLAIN_NAMES = _names(
     "llama falcon grok gpt2 gptneox mpt baichuan starcoder refact bloom stablelm qwen qwen2 qwen2moe qwen2vl qwen3 qwen3moe "
     "qwen3vl qwen3vlmoe phi2 phi3 phimoe plamo codeshell orion internlm2 minicpm gemma starcoder2 xverse command-r dbrx olmo "
     "olmoe openelm arctic deepseek deepseek2-ocr chatglm glm4 glm4moe bitnet jais jais2 nemotron exaone granite granitemoe "
     "graniteswitch chameleon bailingmoe bailingmoe2 dots1 arcee ernie4_5 ernie4_5-moe hunyuan-moe hunyuan-dense hunyuan_vl "
     "hy_v3 smollm3 seed_oss grovemoe apertus hrm_text minimax-m2 cogvlm pangu-embedded mistral3 paddleocr llama-embed "
     "maincoder talkie qwen3tts pockettts eagle3"
-).split()
-ENCODER_NAMES = (
+)
+ENCODER_NAMES = _names(
     "bert modern-bert nomic-bert nomic-bert-moe neo-bert jina-bert-v2 jina-bert-v3 eurobert wavtokenizer-dec gemma-embedding "
     "dream llada llada-moe rnd1 t5encoder"
-).split()
+)
 
 GGUF_ROWS: dict[str, Row] = {
     **dict.fromkeys(PLAIN_NAMES, PLAIN),
@@ -155,7 +160,9 @@ GGUF_ROWS: dict[str, Row] = {
     "gemma3n": Row(rules.sharing_last(rules.decoder()), period=5),
     "gemma4": Row(rules.sharing_last(rules.decoder()), period=-1),
     "gpt-oss": Row(rules.decoder(), period=2),
-    **dict.fromkeys(("cohere2", "exaone4", "exaone-moe", "olmo2", "afmoe", "mellum", "muse-glimmer"), Row(rules.decoder(), period=4)),
+    **dict.fromkeys(
+        ("cohere2", "exaone4", "exaone-moe", "olmo2", "afmoe", "mellum", "muse-glimmer"), Row(rules.decoder(), period=4)
+    ),
     **dict.fromkeys(("cohere2moe", "laguna", "smallthinker"), Row(rules.decoder(), period=4, dense_first=True)),
     "plamo3": Row(rules.decoder(), period=8),
     "llama4": Row(rules.decoder(), period=4, window=8192, kinds=patterns.CHUNKED),
@@ -231,9 +238,7 @@ class GgufFields:
 
     def base(self) -> dict[str, Field]:
         """Every aliased key that the file has, under its neutral name."""
-        found = {
-            name: Field(self.raw(key), self.origin(key)) for name, key in ALIASES.items() if self.raw(key) is not None
-        }
+        found = {name: Field(self.raw(key), self.origin(key)) for name, key in ALIASES.items() if self.raw(key) is not None}
         if found.get("sliding_window") and found["sliding_window"].value == 0:
             del found["sliding_window"]
         return found
@@ -243,7 +248,9 @@ def fields_of(keys: GgufFields, row: Row) -> Fields:
     """Neutral fields with the keys behind them. Raises ConfigError."""
     total, nextn = keys.number("block_count"), keys.number("nextn_predict_layers")
     if not 0 < total <= MAX_LAYERS or nextn > total:
-        raise ConfigError(f"block_count is {total}, and nextn_predict_layers {nextn}", keys.origin("block_count"), "take the published file")
+        raise ConfigError(
+            f"block_count is {total}, and nextn_predict_layers {nextn}", keys.origin("block_count"), "take the published file"
+        )
     layers = total - nextn
     less = f" less {keys.arch}.nextn_predict_layers" if nextn else ""
     values = {**keys.base(), "num_layers": Field(layers, keys.origin("block_count") + less)}
@@ -257,7 +264,11 @@ _Values = Mapping[str, Field]
 
 def _head_widths(keys: GgufFields, row: Row, values: _Values, layers: int) -> dict[str, Field]:  # noqa: ARG001
     """Head sizes that the file leaves to embedding_length / head_count, rounded down."""
-    heads = (keys.listed("attention.head_count") or [0])[0] if keys.listed("attention.head_count") else keys.number("attention.head_count")
+    heads = (
+        (keys.listed("attention.head_count") or [0])[0]
+        if keys.listed("attention.head_count")
+        else keys.number("attention.head_count")
+    )
     found: dict[str, Field] = {}
     if heads:
         origin = f"{keys.origin('embedding_length')} / {keys.arch}.attention.head_count"
@@ -324,10 +335,10 @@ def _kinds(keys: GgufFields, row: Row, values: _Values, layers: int) -> dict[str
 
 def _kind(row: Row, heads: int, feed_forward: int, attends: str) -> str:
     if row.linear == "blocks" and feed_forward:
-        return NONE
+        return _NOTHING_KEPT
     if heads:
         return attends
-    return NONE if row.linear == "empty" else LINEAR
+    return _NOTHING_KEPT if row.linear == "empty" else LINEAR
 
 
 def _by_interval(keys: GgufFields, row: Row, layers: int) -> Field:
@@ -337,7 +348,9 @@ def _by_interval(keys: GgufFields, row: Row, layers: int) -> Field:
             raise ConfigError("attention.recurrent_layers is too short", keys.origin("attention.recurrent_layers"))
         return Field([LINEAR if mark else FULL for mark in marks[:layers]], keys.origin("attention.recurrent_layers"))
     every = keys.number("full_attention_interval", row.interval) or row.interval
-    return Field([FULL if (index + 1) % every == 0 else LINEAR for index in range(layers)], keys.origin("full_attention_interval"))
+    return Field(
+        [FULL if (index + 1) % every == 0 else LINEAR for index in range(layers)], keys.origin("full_attention_interval")
+    )
 
 
 def _delta(keys: GgufFields, row: Row, values: _Values, layers: int) -> dict[str, Field]:  # noqa: ARG001
@@ -378,8 +391,10 @@ def _decoder_depth(keys: GgufFields, row: Row, values: _Values, layers: int) -> 
 
 def with_own_widths(layers: tuple[Layer, ...], fields: Fields) -> tuple[Layer, ...]:
     """Keys and values of the widths that the file names, and those of sliding layers where they differ."""
-    k, v = fields.raw("head_dim"), fields.raw("v_head_dim")
-    swa_k, swa_v = fields.raw("swa_head_dim") or k, fields.raw("swa_v_head_dim") or v
+    k, v = fields.int_or_none("head_dim", 0), fields.int_or_none("v_head_dim", 0)
+    if k is None or v is None:
+        return layers
+    swa_k, swa_v = fields.int("swa_head_dim", k, 0), fields.int("swa_v_head_dim", v, 0)
 
     def widened(layer: Layer) -> Layer:
         return tuple(
@@ -391,6 +406,4 @@ def with_own_widths(layers: tuple[Layer, ...], fields: Fields) -> tuple[Layer, .
             for part in layer
         )
 
-    if not isinstance(k, int) or not isinstance(v, int):
-        return layers
     return tuple(widened(layer) for layer in layers)

@@ -33,7 +33,7 @@ class TensorInfo(NamedTuple):
 
     @property
     def type_name(self) -> str:
-        """ggml's name of the type, or ``type 99`` for one that came later."""
+        """Ggml's name of the type, or ``type 99`` for one that came later."""
         known = TENSOR_TYPES.get(self.type_id)
         return known[0] if known else f"type {self.type_id}"
 
@@ -44,7 +44,7 @@ class TensorInfo(NamedTuple):
 
     @property
     def bytes(self) -> int | None:
-        """elements / block elements · block bytes; None for an unknown type."""
+        """Elements / block elements · block bytes; None for an unknown type."""
         known = TENSOR_TYPES.get(self.type_id)
         return self.elements // known[1] * known[2] if known else None
 

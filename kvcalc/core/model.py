@@ -31,6 +31,7 @@ class Model:
     draft_layers: tuple[Layer, ...] = ()  # multi-token prediction: apart, counted on request
     assumed: str = ""  # the rule that --assume named, else empty
     notes: tuple[str, ...] = ()
+    layers_unknown: str = ""  # why they could not be told; an engine that reads the file itself can still answer
     metadata: Mapping[str, object] = field(default_factory=dict)  # GGUF keys, or the config.json object, as read
 
 

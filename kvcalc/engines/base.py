@@ -10,7 +10,7 @@ from kvcalc.core.counting import Types
 from kvcalc.core.layers import Layer
 from kvcalc.core.model import Model, OptionValue, Request, Tally
 from kvcalc.dtypes import Dtype, find_dtype
-from kvcalc.errors import ConfigError, UsageError
+from kvcalc.errors import ArchitectureError, ConfigError, UsageError
 from kvcalc.units import parse_bytes, parse_count
 
 DEFAULT_TOKENS = 4096
@@ -86,6 +86,7 @@ class Engine:
     longer: Callable[[Model, Request, Tally, int], Request] = _further
     # (model, request) → (batch, tokens) → bytes, where the figure is made of reaches: what makes long sweeps cheap
     total: Callable[[Model, Request], Callable[[int, int], int]] | None = None
+    reads_file: bool = False  # works from the file's own keys, not from the model's layers
     excluded: tuple[str, ...] = ("weights", "activations and workspace", "allocator padding and fragmentation")
 
     def parse_options(self, texts: list[str]) -> dict[str, OptionValue]:
@@ -157,6 +158,17 @@ def resolve_request(model: Model, request: Request) -> tuple[Request, Types, dic
     return filled, types, {**facts, **resolved}
 
 
+def require_layers(model: Model) -> None:
+    """Raise ArchitectureError where a model's layers could not be told from its file."""
+    if model.layers_unknown:
+        raise ArchitectureError(
+            f"the layers of {model.name} could not be told: {model.layers_unknown}",
+            model.source,
+            "ask an engine that reads this file itself (llama.cpp), or use --assume TYPE",
+        )
+
+
 def counted_layers(model: Model, request: Request) -> tuple[Layer, ...]:
-    """The layers that a request counts: the model's, and its draft layers on request."""
+    """The layers that a request counts: the model's, and its draft layers on request. Raises ArchitectureError."""
+    require_layers(model)
     return model.layers + (model.draft_layers if request.draft else ())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from kvcalc.core.model import Model, Request, Tally
-from kvcalc.engines.base import Engine
+from kvcalc.engines.base import Engine, require_layers
 from kvcalc.errors import KvcalcError
 
 
@@ -38,6 +38,8 @@ class Estimate:
 
 def estimate(model: Model, request: Request, engine: Engine) -> Estimate:
     """Count ``request`` under ``engine``'s rules. Raises ConfigError, DtypeError, EngineError, UsageError."""
+    if not engine.reads_file:
+        require_layers(model)
     tally = engine.allocate(model, request)
     step = engine.step(model, request)
     tokens = tally.request.get("tokens", (request.tokens or 0, ""))[0]

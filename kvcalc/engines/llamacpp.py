@@ -11,11 +11,10 @@ figures for the same files agree on every byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from kvcalc.core.model import Model, Request, Tally
-from kvcalc.dtypes import Dtype
 from kvcalc.engines.base import Engine
 from kvcalc.engines.llamacpp_arches import ARCHES, UNUSABLE
 from kvcalc.engines.llamacpp_caches import Context, Layout, Memory, memory_of
@@ -42,7 +41,6 @@ def allocate(model: Model, request: Request) -> Tally:
         report=_report(settings, context, hparams, memory, release),
         warnings=tuple(text for text in (warning, *_warnings(settings, context, hparams)) if text),
         notes=_notes(settings, hparams, memory),
-        excluded=_EXCLUDED,
     )
 
 
@@ -63,7 +61,9 @@ def hparams_of(model: Model, release: Release) -> Hparams:
             "use --engine exact, or a newer kvcalc",
         )
     if name not in release.arches:
-        raise EngineError(f"llama.cpp {release.name} doesn't know the architecture {name!r}", model.source, "name a later -o release")
+        raise EngineError(
+            f"llama.cpp {release.name} doesn't know the architecture {name!r}", model.source, "name a later -o release"
+        )
     return release.read(metadata, name, model.source)
 
 
@@ -79,7 +79,9 @@ def check(settings: Settings, hparams: Hparams, release: Release) -> None:
             "leave -o context-type out",
         )
     if settings.parallel > release.max_sequences:
-        raise EngineError(f"llama.cpp refuses {settings.parallel:,} sequences: {release.max_sequences} is the most", fix="lower parallel")
+        raise EngineError(
+            f"llama.cpp refuses {settings.parallel:,} sequences: {release.max_sequences} is the most", fix="lower parallel"
+        )
     _check_draft(hparams)
     _check_reuse(hparams)
 
@@ -102,7 +104,7 @@ def _check_types(settings: Settings, hparams: Hparams, release: Release) -> None
         for layer in range(hparams.trunk):
             if width(layer) % dtype.block_elements:
                 raise EngineError(
-                    f"llama.cpp refuses {dtype} for {side}: its block of {dtype.block_elements} does not divide the head size {width(layer)}",
+                    f"llama.cpp refuses {dtype} for {side}: blocks of {dtype.block_elements} don't divide heads of {width(layer)}",
                     f"{hparams.name}, layer {layer}",
                     "take a type without blocks (f16, bf16)",
                 )
@@ -121,11 +123,11 @@ def _check_reuse(hparams: Hparams) -> None:
     first = hparams.kv_layers
     if first is None or not any(hparams.slides) or first >= hparams.layers:
         return
-    broken = first < 2 or not hparams.slides[first - 2] or hparams.slides[first - 1]  # noqa: PLR2004 - one of each kind
+    broken = first < 2 or not hparams.slides[first - 2] or hparams.slides[first - 1]
     readers = {hparams.slides[layer] for layer in range(first, hparams.layers)}
     if broken and ((True in readers and not hparams.slides[first - 2]) or (False in readers and hparams.slides[first - 1])):
         raise EngineError(
-            f"llama.cpp aborts on this file: its layers from {first} on would read caches that layers {first - 2} and {first - 1} don't have",
+            f"llama.cpp aborts on this file: layers from {first} on would read caches that layers {first - 2}, {first - 1} lack",
             hparams.name,
         )
 
@@ -167,7 +169,7 @@ def _warnings(settings: Settings, context: Context, hparams: Hparams) -> list[st
     given = context.cells * (1 if context.unified else context.sequences)
     if given > max(2 * settings.ctx_size, settings.ctx_size + 4096):
         found.append(
-            f"each of {context.sequences} sequences is rounded up to {context.cells:,} cells: {given:,} for the {settings.ctx_size:,} asked for"
+            f"each of {context.sequences} sequences is rounded up to {context.cells:,} cells: {given:,} for {settings.ctx_size:,}"
         )
     if settings.snapshots and not hparams.arch.rollback:
         found.append(f"{hparams.name} keeps no snapshots: n-rs-seq is ignored")
@@ -193,7 +195,7 @@ def _resolved(settings: Settings, context: Context) -> dict[str, tuple[object, s
         "k_dtype": (settings.type_k.name, origins["cache-type-k"]),
         "v_dtype": (settings.type_v.name, origins["cache-type-v"]),
         "ctx-size": (settings.ctx_size, origins["ctx-size"]),
-        "kv-unified": (settings.unified, origins["kv-unified"] if "kv-unified" in origins else "this release shares one cache"),
+        "kv-unified": (settings.unified, origins.get("kv-unified", "this release shares one cache")),
         "swa-full": (settings.swa_full, origins["swa-full"]),
         "ubatch-size": (context.ubatch, f"{origins['ubatch-size']}, at most the batch and the context"),
         "flash-attn": (settings.flash_attn, origins["flash-attn"]),
@@ -240,6 +242,24 @@ def total(model: Model, request: Request) -> Callable[[int, int], int]:
     return figure
 
 
+def step(_model: Model, request: Request) -> int:
+    """Cells come by the 256; by the 32 in older releases without flash attention."""
+    release, _ = find_release(_text(request, "release"))
+    flash = request.options.get("flash-attn", "auto")
+    off = flash == "off" or (flash == "auto" and not release.flash_by_default)
+    return release.pad_without_flash if off else 256
+
+
+def longer(_model: Model, request: Request, tally: Tally, further: int) -> Request:
+    """The same context with ``further`` cells more a sequence; where no length was given, ctx-size grows."""
+    if request.tokens is not None:
+        grown = request.at(request.tokens + further)
+        return replace(grown, options={name: value for name, value in request.options.items() if name != "ctx-size"})
+    streams = 1 if tally.report["kv_unified"] else int(str(tally.report["n_seq_max"]))
+    size = int(str(tally.report["n_ctx"])) + further * streams
+    return replace(request, options={**request.options, "ctx-size": size})
+
+
 _EXCLUDED = (
     "weights",
     "compute and output buffers",
@@ -253,8 +273,9 @@ ENGINE = Engine(
     evidence="measured: every byte of each cache, on the engine itself",
     allocate=allocate,
     options=OPTIONS,
+    step=step,
+    longer=longer,
     total=total,
+    reads_file=True,
     excluded=_EXCLUDED,
 )
-
-__all__ = ["ENGINE", "Dtype", "Mapping", "allocate", "check", "context_of", "hparams_of", "total"]

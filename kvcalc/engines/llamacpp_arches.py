@@ -58,6 +58,11 @@ class Arch:
     needs: tuple[str, ...] = ()  # further keys without which the file is refused
 
 
+def names(text: str) -> list[str]:
+    """Architecture names, parted by spaces."""
+    return text.split()
+
+
 PLAIN = Arch()
 _NONE = Arch(memory="none")
 _OPTIONAL_WINDOW = Arch(window=Window(4, 0))
@@ -70,7 +75,7 @@ _LATENT = Arch(mla="optional")
 _INDEXED = Arch(memory="dsa", mla="optional", indexer=True)
 _DRAFT = Arch(beside="without embeddings")
 
-PLAIN_NAMES = (
+PLAIN_NAMES = names(
     "llama deci falcon gpt2 gptneox mpt baichuan starcoder refact bloom stablelm qwen qwen2 qwen2moe qwen2vl qwen3 qwen3moe "
     "qwen3vl qwen3vlmoe phi2 phi3 phimoe plamo codeshell orion internlm2 minicpm minicpm3 gemma starcoder2 xverse command-r "
     "dbrx olmo olmoe openelm arctic deepseek deepseek2-ocr chatglm glm4 glm4moe bitnet t5 t5encoder jais jais2 nemotron "
@@ -80,12 +85,12 @@ PLAIN_NAMES = (
 )
 
 ARCHES: dict[str, Arch] = {
-    **dict.fromkeys(PLAIN_NAMES.split(), PLAIN),
+    **dict.fromkeys(PLAIN_NAMES, PLAIN),
     # no cache: encoders, and diffusion models, which see the whole text at each step
     **dict.fromkeys(
-        "bert modern-bert nomic-bert nomic-bert-moe neo-bert jina-bert-v2 jina-bert-v3 eurobert wavtokenizer-dec".split(), _NONE
+        names("bert modern-bert nomic-bert nomic-bert-moe neo-bert jina-bert-v2 jina-bert-v3 eurobert wavtokenizer-dec"), _NONE
     ),
-    **dict.fromkeys("gemma-embedding dream llada llada-moe rnd1".split(), replace(_NONE, noncausal=True)),
+    **dict.fromkeys(names("gemma-embedding dream llada llada-moe rnd1"), replace(_NONE, noncausal=True)),
     "grok": Arch(no_flash=True),
     "nanbeige": Arch(loops=True),
     "graniteswitch": Arch(router=True),

@@ -162,7 +162,7 @@ def _attention(hparams: Hparams, layout: Layout, chosen: Chosen) -> tuple[Cache,
     return (_cache(hparams, layout, "attn", chosen),)
 
 
-def _everything(layer: int) -> bool:
+def _everything(_layer: int) -> bool:
     return True
 
 
@@ -178,7 +178,7 @@ def _plain(hparams: Hparams, layout: Layout) -> Memory:
     return Memory(_attention(hparams, layout, chosen))
 
 
-def _none(hparams: Hparams, layout: Layout) -> Memory:
+def _none(_hparams: Hparams, _layout: Layout) -> Memory:
     return Memory()
 
 
@@ -189,7 +189,7 @@ def _states(hparams: Hparams, chosen: Iterable[int]) -> tuple[StateRow, ...]:
     )
 
 
-def _recurrent(hparams: Hparams, layout: Layout) -> Memory:
+def _recurrent(hparams: Hparams, _layout: Layout) -> Memory:
     return Memory(states=_states(hparams, range(hparams.trunk)))
 
 
@@ -312,7 +312,9 @@ def _compressors(hparams: Hparams) -> tuple[Compressor, ...]:
         CSA_RATIO: 2 * (2 * CSA_RATIO) * (2 * head + 2 * hparams.index_width),
         HCA_RATIO: 2 * HCA_RATIO * head,
     }
-    return tuple(Compressor(layer, sizes[hparams.compress[layer]]) for layer in range(hparams.trunk) if hparams.compress[layer] in sizes)
+    return tuple(
+        Compressor(layer, sizes[hparams.compress[layer]]) for layer in range(hparams.trunk) if hparams.compress[layer] in sizes
+    )
 
 
 def _draft_flash(hparams: Hparams, layout: Layout) -> Memory:

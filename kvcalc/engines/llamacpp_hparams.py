@@ -120,7 +120,7 @@ def _base(keys: Keys, arch: Arch) -> Hparams:
 
 
 def _head_widths(keys: Keys, heads: int, embedding: int) -> tuple[int, int]:
-    """embedding / heads unless the file says otherwise; values do not follow key_length."""
+    """Embedding / heads unless the file says otherwise; values do not follow key_length."""
     if heads == 0 and keys.arch != "plamo2":  # plamo2 reads both keys once more
         return 0, 0
     default = embedding // heads if heads else 0
@@ -230,14 +230,14 @@ def _ssm(keys: Keys, base: Hparams) -> tuple[int, int]:
     return max(kernel - 1, 0) * (inner + 2 * groups * state), state * inner
 
 
-def _rwkv(keys: Keys, base: Hparams) -> tuple[int, int]:
+def _rwkv(keys: Keys, _base: Hparams) -> tuple[int, int]:
     """Shifted tokens · embedding, and embedding · head."""
     embedding = keys.number("embedding_length")
     return keys.number("token_shift_count", 2) * embedding, embedding * keys.number("wkv.head_size")
 
 
-def _shortconv(keys: Keys, base: Hparams) -> tuple[int, int]:
-    """embedding · (columns - 1)."""
+def _shortconv(keys: Keys, _base: Hparams) -> tuple[int, int]:
+    """Embedding · (columns - 1)."""
     return keys.number("embedding_length") * (keys.number("shortconv.l_cache") - 1), 0
 
 
@@ -247,8 +247,8 @@ def _kda(keys: Keys, base: Hparams) -> tuple[int, int]:
     return 3 * (kernel - 1 if kernel else 3) * base.heads * width, width * width * base.heads
 
 
-def _lightning(keys: Keys, base: Hparams) -> tuple[int, int]:
-    """heads · width²."""
+def _lightning(_keys: Keys, base: Hparams) -> tuple[int, int]:
+    """Heads · width²."""
     return 0, base.k_width * base.k_width * base.heads
 
 
@@ -282,7 +282,7 @@ def _indexer_layers(keys: Keys, base: Hparams) -> tuple[bool, ...]:
     if base.name == "hy_v4":
         return (False,) * base.layers
     if base.name == "glm-dsa" and base.context >= GLM_5_2_CONTEXT:
-        return tuple(layer < 78 and (layer < 2 or layer % 4 == 2) for layer in range(base.layers))  # noqa: PLR2004
+        return tuple(layer < 78 and (layer < 2 or layer % 4 == 2) for layer in range(base.layers))
     return (True,) * base.layers
 
 
@@ -305,7 +305,7 @@ def _ratios(keys: Keys, base: Hparams) -> tuple[int, ...]:
 
 
 def _looped(keys: Keys, base: Hparams) -> Hparams:
-    """nanbeige runs its blocks several times, and caches each pass."""
+    """Nanbeige runs its blocks several times, and caches each pass."""
     loops = keys.number("num_loops", 1)
     layers = base.trunk * loops
     if loops < 1 or layers > MAX_LAYERS:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from kvcalc.core.gguf import GgufMetadata
-from kvcalc.engines.llamacpp_arches import ARCHES, PLAIN, Arch, Window
+from kvcalc.engines.llamacpp_arches import ARCHES, PLAIN, Arch, Window, names
 from kvcalc.engines.llamacpp_hparams import Hparams, read_hparams
 from kvcalc.errors import EngineError
 
@@ -69,31 +69,33 @@ class Release:
         return GgufMetadata(values, types, metadata.tensors if isinstance(metadata, GgufMetadata) else None)
 
 
-_B4600 = (
+_B4600 = names(
     "arctic baichuan bert bitnet bloom chameleon chatglm codeshell cohere2 command-r dbrx deci deepseek deepseek2 exaone falcon "
     "gemma gemma2 gpt2 gptneox granite granitemoe grok internlm2 jais jina-bert-v2 llama mamba minicpm minicpm3 mpt nemotron "
     "nomic-bert olmo olmo2 olmoe openelm orion phi2 phi3 phimoe plamo qwen qwen2 qwen2moe qwen2vl refact rwkv6 rwkv6qwen2 "
     "stablelm starcoder starcoder2 t5 t5encoder wavtokenizer-dec xverse"
-).split()
-_B5640 = [*_B4600, *"arwkv7 bailingmoe gemma3 glm4 llama4 nomic-bert-moe plm qwen3 qwen3moe rwkv7".split()]
+)
+_B5640 = [*_B4600, *names("arwkv7 bailingmoe gemma3 glm4 llama4 nomic-bert-moe plm qwen3 qwen3moe rwkv7")]
 _B6673 = [
     *_B5640,
-    *"apertus arcee dots1 dream ernie4_5 ernie4_5-moe exaone4 falcon-h1 gemma-embedding gemma3n glm4moe gpt-oss granitehybrid".split(),
-    *"grovemoe hunyuan-dense hunyuan-moe jamba jina-bert-v3 lfm2 llada llada-moe mamba2 nemotron_h neo-bert plamo2".split(),
-    *"seed_oss smallthinker smollm3".split(),
+    *names(
+        "apertus arcee dots1 dream ernie4_5 ernie4_5-moe exaone4 falcon-h1 gemma-embedding gemma3n glm4moe gpt-oss granitehybrid"
+    ),
+    *names("grovemoe hunyuan-dense hunyuan-moe jamba jina-bert-v3 lfm2 llada llada-moe mamba2 nemotron_h neo-bert plamo2"),
+    *names("seed_oss smallthinker smollm3"),
 ]
 _B7698 = [
     *_B6673,
-    *"afmoe bailingmoe2 cogvlm lfm2moe llama-embed maincoder mimo2 minimax-m2 mistral3 modern-bert nemotron_h_moe".split(),
-    *"pangu-embedded plamo3 qwen3next qwen3vl qwen3vlmoe rnd1".split(),
+    *names("afmoe bailingmoe2 cogvlm lfm2moe llama-embed maincoder mimo2 minimax-m2 mistral3 modern-bert nemotron_h_moe"),
+    *names("pangu-embedded plamo3 qwen3next qwen3vl qwen3vlmoe rnd1"),
 ]
-_B8095 = [*_B7698, *"exaone-moe glm-dsa kimi-linear qwen35 qwen35moe step35".split()]
-_B8390 = [*_B8095, *"eurobert jais2 mistral4 paddleocr".split()]
+_B8095 = [*_B7698, *names("exaone-moe glm-dsa kimi-linear qwen35 qwen35moe step35")]
+_B8390 = [*_B8095, *names("eurobert jais2 mistral4 paddleocr")]
 
 
-def _arches(names: list[str], **changes: Arch) -> dict[str, Arch]:
+def _arches(known: list[str], **changes: Arch) -> dict[str, Arch]:
     """Today's rows without snapshots and MTP contexts, and what was otherwise then."""
-    rows = {name: replace(ARCHES[name], rollback=False, mtp_plain=False) for name in names}
+    rows = {name: replace(ARCHES[name], rollback=False, mtp_plain=False) for name in known}
     return {**rows, **{name.replace("__", "-"): row for name, row in changes.items()}}
 
 
@@ -203,7 +205,8 @@ def find_release(text: str | None) -> tuple[Release, str]:
     older = [number for number in known if build and number <= int(build[1])]
     if not build or not older:
         raise EngineError(
-            f"llama.cpp's release {name[:20]!r} is not modelled", fix=f"one of {', '.join(RELEASES)}, or a build after {min(known)}"
+            f"llama.cpp's release {name[:20]!r} is not modelled",
+            fix=f"one of {', '.join(RELEASES)}, or a build after {min(known)}",
         )
     nearest = RELEASES[known[max(older)]]
     return nearest, f"the rules of {name} were not read: those of {nearest.name}, the last before it that was, are taken"

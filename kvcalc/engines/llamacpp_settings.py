@@ -28,9 +28,21 @@ OPTIONS = (
     Option("swa-full", "bool", "keep sliding layers at full length", "false; library: true"),
     Option("cache-type-k", "choice", "type of the keys (also --k-dtype)", "f16", CACHE_TYPES),
     Option("cache-type-v", "choice", "type of the values (also --v-dtype)", "f16", CACHE_TYPES),
-    Option("flash-attn", "choice", "flash attention; off stores values transposed, all as wide as the widest", "auto", ("auto", "on", "off")),
+    Option(
+        "flash-attn",
+        "choice",
+        "flash attention; off stores values transposed, all as wide as the widest",
+        "auto",
+        ("auto", "on", "off"),
+    ),
     Option("n-rs-seq", "int", "snapshots of recurrent state kept for rolling back speculation", "0"),
-    Option("context-type", "choice", "mtp: the second context, of the blocks that predict further tokens", "default", ("default", "mtp")),
+    Option(
+        "context-type",
+        "choice",
+        "mtp: the second context, of the blocks that predict further tokens",
+        "default",
+        ("default", "mtp"),
+    ),
     Option("defaults", "choice", "whose defaults stand where nothing is said", "server", ("server", "library")),
     Option("release", "text", f"whose rules: {', '.join(RELEASES)}", "0.5.0-dev"),
 )
@@ -111,7 +123,8 @@ def settings_of(request: Request, hparams: Hparams, release: Release) -> Setting
 def _refuse_ranks(request: Request) -> None:
     if max(request.tp_size, request.pp_size, request.dp_size) > 1:
         raise UsageError(
-            "llama.cpp has no parallel ranks: it splits one cache over the devices", fix="leave the ranks out; the total is the same"
+            "llama.cpp has no parallel ranks: it splits one cache over the devices",
+            fix="leave the ranks out; the total is the same",
         )
 
 
@@ -143,7 +156,7 @@ def _ctx_size(choices: _Choices, parallel: int, hparams: Hparams) -> int:
         given = choices.options.get("ctx-size", wanted)
         if given != wanted:
             raise UsageError(
-                f"{parallel} sequences of {wanted // parallel:,} tokens need a context of {wanted:,}, and -o ctx-size={given} says otherwise",
+                f"{parallel} x {wanted // parallel:,} tokens make a context of {wanted:,}, and -o ctx-size={given} differs",
                 fix="give --tokens or -o ctx-size, not both",
             )
         return choices.number("ctx-size", wanted, f"{request.origins.get('tokens', 'tokens')}, times {parallel}")

@@ -44,7 +44,7 @@ def tally_layers(hparams: Hparams, memory: Memory, context: Context, type_k: Dty
     for cache in memory.caches:
         for row in cache.rows:
             arrays[row.layer].extend(_row_arrays(cache, row, context, type_k, type_v))
-            parts[row.layer].append(_part(hparams, cache, row))
+            parts[row.layer].append(_part(cache, row))
             cells[row.layer] = max(cells[row.layer], cache.cells(context))
     for state in memory.states or ():
         arrays[state.layer].extend(_state_arrays(state, context))
@@ -103,7 +103,7 @@ def _state_arrays(state: StateRow, context: Context) -> list[Array]:
     return [_float32(label, rows, elements) for label, elements in named if elements]
 
 
-def _part(hparams: Hparams, cache: Cache, row: Row) -> Part:
+def _part(cache: Cache, row: Row) -> Part:
     """The cache's row as the layer part that it stands for."""
     if cache.component == "index":
         return Indexer(row.keys)
@@ -153,7 +153,9 @@ def caches_report(memory: Memory, context: Context, type_k: Dtype, type_v: Dtype
         )
     if memory.compressors:
         elements = sum(compressor.elements for compressor in memory.compressors)
-        found.append({"name": "compressor", "cells": context.sequences, "layers": len(memory.compressors), "bytes": copies * elements})
+        found.append(
+            {"name": "compressor", "cells": context.sequences, "layers": len(memory.compressors), "bytes": copies * elements}
+        )
     return found
 
 

@@ -7,10 +7,10 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from kvcalc.core.gguf import GgufMetadata, TensorInfo
 from kvcalc.errors import GgufError
@@ -42,10 +42,10 @@ def read_gguf(name: str) -> GgufFile:
     if name.startswith(("http://", "https://")):
         from kvcalc.readers.gguf_url import open_url
 
-        return _joined(name, lambda one: open_url(one), lambda one: True)
+        return read_parts(name, open_url, lambda _: True)
     if name == "-":
         return read_stream(sys.stdin.buffer, "standard input")
-    return _joined(name, _open_path, lambda one: Path(one).is_file())
+    return read_parts(name, _open_path, lambda one: Path(one).is_file())
 
 
 def read_stream(stream: IO[bytes], where: str, limit: int | None = None) -> GgufFile:
@@ -53,7 +53,7 @@ def read_stream(stream: IO[bytes], where: str, limit: int | None = None) -> Gguf
     start = _read(stream, 4, where)
     if start.lstrip()[:1] == b"{":
         return _dump(start + _read(stream, MAX_DUMP_BYTES + 1, where), where)
-    header = read_header(_Prefixed(start, stream), where, limit)
+    header = read_header(cast("IO[bytes]", _Prefixed(start, stream)), where, limit)
     return GgufFile(header.metadata, where, header)
 
 
@@ -97,13 +97,11 @@ class _Prefixed(io.RawIOBase):
         return self._stream.read(size) or b""
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    stream: IO[bytes]
-    limit: int | None
+Opener = Callable[[str], tuple[IO[bytes], int | None]]  # a name to a stream, and its size where that is known
+There = Callable[[str], bool]
 
 
-def _open_path(name: str) -> _Opened:
+def _open_path(name: str) -> tuple[IO[bytes], int | None]:
     path = Path(name)
     try:
         stream = path.open("rb")
@@ -113,12 +111,14 @@ def _open_path(name: str) -> _Opened:
     except IsADirectoryError:
         raise GgufError("this is a folder, not a file", name, "name the .gguf file in it") from None
     except (OSError, ValueError) as problem:
-        raise GgufError(f"the file can't be read: {problem.__class__.__name__}", name, "check its permissions and its name") from None
-    return _Opened(stream, status.st_size if stat.S_ISREG(status.st_mode) else None)
+        raise GgufError(
+            f"the file can't be read: {problem.__class__.__name__}", name, "check its permissions and its name"
+        ) from None
+    return stream, status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _joined(name, opener, there) -> GgufFile:  # type: ignore[no-untyped-def]
-    """A file, with the tensors of its other parts where it is one of several."""
+def read_parts(name: str, opener: Opener, there: There) -> GgufFile:
+    """A file, with the tensors of its other parts where it is one of several. Raises GgufError."""
     parts = split_names(name)
     first = parts[0] if parts and there(parts[0]) else name
     found = _one(first, opener)
@@ -127,10 +127,10 @@ def _joined(name, opener, there) -> GgufFile:  # type: ignore[no-untyped-def]
     return _with_parts(found, [part for part in parts if part != first], opener, there)
 
 
-def _one(name, opener) -> GgufFile:  # type: ignore[no-untyped-def]
-    opened = opener(name)
-    with opened.stream:
-        return read_stream(opened.stream, name, opened.limit)
+def _one(name: str, opener: Opener) -> GgufFile:
+    stream, limit = opener(name)
+    with stream:
+        return read_stream(stream, name, limit)
 
 
 def split_names(name: str) -> list[str]:
@@ -142,7 +142,7 @@ def split_names(name: str) -> list[str]:
     return [f"{stem}-{index:05d}-of-{count:05d}{match[3]}" for index in range(1, count + 1)]
 
 
-def _with_parts(found: GgufFile, others: list[str], opener, there) -> GgufFile:  # type: ignore[no-untyped-def]
+def _with_parts(found: GgufFile, others: list[str], opener: Opener, there: There) -> GgufFile:
     tensors = list(found.tensors or ())
     missing = 0
     for part in others:
@@ -151,7 +151,7 @@ def _with_parts(found: GgufFile, others: list[str], opener, there) -> GgufFile: 
             continue
         tensors.extend(_one(part, opener).tensors or ())
     notes = (f"{missing} of {len(others) + 1} parts are not there: the weights are those of the others",) if missing else ()
-    whole = GgufMetadata(found.metadata, found.metadata.types, tuple(tensors) if not missing else tuple(tensors))
+    whole = GgufMetadata(found.metadata, found.metadata.types, tuple(tensors))
     return replace(found, metadata=whole, notes=notes)
 
 

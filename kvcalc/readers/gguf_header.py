@@ -72,7 +72,9 @@ def read_header(stream: IO[bytes], where: str = "GGUF", limit: int | None = None
     alignment = _alignment(source, values)
     tensors = _tensors(source, tensor_count)
     order = "big" if source.order == ">" else "little"
-    return GgufHeader(GgufMetadata(values, types, tensors), tensors, version, order, alignment, round_up(source.offset, alignment))
+    return GgufHeader(
+        GgufMetadata(values, types, tensors), tensors, version, order, alignment, round_up(source.offset, alignment)
+    )
 
 
 class _Source:
@@ -102,7 +104,9 @@ class _Source:
     def demand(self, size: int, what: str) -> None:
         """Raise GgufError unless ``size`` more bytes can be there."""
         if self.offset + size > self._limit:
-            raise self.error(f"{what} does not fit into what is left of the file: the header is cut off or damaged", _ASK_FOR_WHOLE)
+            raise self.error(
+                f"{what} does not fit into what is left of the file: the header is cut off or damaged", _ASK_FOR_WHOLE
+            )
 
     def _fill(self, size: int, what: str) -> None:
         """Have ``size`` bytes from the position on in the buffer."""
@@ -207,7 +211,9 @@ def _open(source: _Source) -> int:
     """Magic and version; sets the byte order."""
     magic = source.take(4, "the magic")
     if magic != MAGIC:
-        raise source.error(f"not a GGUF file: it begins with {magic!r}, not {MAGIC!r}", "give a .gguf file, or use --config for a config.json")
+        raise source.error(
+            f"not a GGUF file: it begins with {magic!r}, not {MAGIC!r}", "give a .gguf file, or use --config for a config.json"
+        )
     version = source.u32("the version")
     if version & 0xFFFF == 0:  # a small number in the other byte order
         source.order = ">"
@@ -216,7 +222,9 @@ def _open(source: _Source) -> int:
         older = version == 1
         raise source.error(
             f"GGUF version {version} is not read" if version < 2**16 else "the version is damaged",
-            "convert it anew: version 1 is of August 2023, and engines don't read it any more" if older else "versions 2 and 3 are",
+            "convert it anew: version 1 is of August 2023, and engines don't read it any more"
+            if older
+            else "versions 2 and 3 are",
         )
     return version
 
@@ -306,7 +314,9 @@ def _tensor(source: _Source, index: int) -> TensorInfo:
     name = source.name(f"the name of tensor {index}")
     dimensions = source.u32(f"the dimensions of {name}")
     if dimensions > MAX_DIMENSIONS:
-        raise source.error(f"the tensor {name!r} has {dimensions:,} dimensions, and {MAX_DIMENSIONS} is the most", "the file is damaged")
+        raise source.error(
+            f"the tensor {name!r} has {dimensions:,} dimensions, and {MAX_DIMENSIONS} is the most", "the file is damaged"
+        )
     code = f"{source.order}{dimensions}QIQ"
     *shape, type_id, offset = struct.unpack(code, source.take(8 * dimensions + 12, f"the tensor {name}"))
     tensor = TensorInfo(name, tuple(shape), type_id, offset)

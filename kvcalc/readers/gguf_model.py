@@ -12,7 +12,7 @@ from kvcalc.core.fields import Field, Fields
 from kvcalc.core.gguf import GgufMetadata
 from kvcalc.core.layers import Layer
 from kvcalc.core.model import Model
-from kvcalc.errors import GgufError
+from kvcalc.errors import ArchitectureError, ConfigError, GgufError
 from kvcalc.readers.gguf import GgufFile, read_gguf
 
 
@@ -28,9 +28,9 @@ def read_gguf_model(
     Raises GgufError, ArchitectureError, ConfigError, HubError.
     """
     if file:
-        from kvcalc.readers.gguf_url import hub_url
+        from kvcalc.readers.gguf_hub import read_hub_gguf
 
-        name = hub_url(name, file, revision)
+        return model_of_gguf(read_hub_gguf(name, file, revision), overrides or {}, assume)
     return model_of_gguf(read_gguf(name), overrides or {}, assume)
 
 
@@ -42,9 +42,7 @@ def model_of_gguf(found: GgufFile, overrides: Mapping[str, Field], assume: str =
     metadata, origins = _overridden(found.metadata, arch, overrides)
     label = PurePath(found.source).name
     keys = GgufFields(metadata, arch, lambda key: origins.get(key, f"{label}: {key}"), found.source)
-    row = Row(find_architecture(assume, found.source).rule) if assume else find_row(arch, found.source)
-    fields = fields_of(keys, row)
-    layers = with_own_widths(row.rule(fields), fields)
+    fields, layers, unknown = _laid_out(keys, arch, assume, found.source)
     return Model(
         name=_name(found, arch),
         model_type=arch,
@@ -53,15 +51,23 @@ def model_of_gguf(found: GgufFile, overrides: Mapping[str, Field], assume: str =
         source=found.source,
         format="gguf",
         max_tokens=fields.int_or_none("max_tokens"),
-        draft_layers=_drafts(fields, layers),
+        draft_layers=draft_layers(fields, layers) if not unknown else (),
         assumed=assume,
         notes=found.notes,
+        layers_unknown=unknown,
         metadata=metadata,
     )
 
 
-def _drafts(fields: Fields, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
-    return draft_layers(fields, layers)
+def _laid_out(keys: GgufFields, arch: str, assume: str, where: str) -> tuple[Fields, tuple[Layer, ...], str]:
+    """Fields and layers; or why there are none, since an engine that reads the keys itself may still know more."""
+    row = Row(find_architecture(assume, where).rule) if assume else find_row(arch, where)
+    fields = Fields(keys.base(), where)
+    try:
+        fields = fields_of(keys, row)
+        return fields, with_own_widths(row.rule(fields), fields), ""
+    except (ArchitectureError, ConfigError) as problem:
+        return fields, (), f"{problem.what} ({problem.where})"
 
 
 def _name(found: GgufFile, arch: str) -> str:
@@ -75,9 +81,7 @@ def _no_architecture(found: GgufFile) -> str:
     return "take the published file"
 
 
-def _overridden(
-    metadata: GgufMetadata, arch: str, overrides: Mapping[str, Field]
-) -> tuple[GgufMetadata, dict[str, str]]:
+def _overridden(metadata: GgufMetadata, arch: str, overrides: Mapping[str, Field]) -> tuple[GgufMetadata, dict[str, str]]:
     """The file's keys with what the command line says instead, as the engine's own --override-kv does."""
     if not overrides:
         return metadata, {}

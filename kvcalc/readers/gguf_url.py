@@ -5,25 +5,27 @@ from __future__ import annotations
 import io
 import urllib.error
 import urllib.request
-from http.client import HTTPException
+from collections.abc import Mapping
+from email.message import Message
+from http.client import HTTPException, HTTPResponse
 from typing import IO, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from kvcalc.errors import HubError
-from kvcalc.readers.gguf import _Opened
 
 CHUNK = 2 * 2**20
 TIMEOUT_SECONDS = 30
-_AGENT = "kvcalc"
+_PARTIAL_CONTENT, _PAST_THE_END, _NOT_FOUND = 206, 416, 404
+_NOT_ALLOWED = (401, 403)
 
 
 class RangeFile(io.RawIOBase):
     """A file on an HTTP server, forward only: each chunk is one request for a range of bytes."""
 
-    def __init__(self, url: str, headers: dict[str, str] | None = None, chunk: int = CHUNK) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str] | None = None, chunk: int = CHUNK) -> None:
         super().__init__()
         self._url = url
-        self._headers = headers or {}
+        self._headers = dict(headers or {})
         self._chunk = chunk
         self._offset = 0
         self._buffer = b""
@@ -32,19 +34,24 @@ class RangeFile(io.RawIOBase):
         self._load()
 
     def readable(self) -> bool:
+        """It is."""
         return True
 
     def seekable(self) -> bool:
+        """Skipping costs no transfer."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a byte; nothing is fetched before it is read."""
         self._offset = offset if whence == io.SEEK_SET else self._offset + offset
         return self._offset
 
     def tell(self) -> int:
+        """The byte that is read next."""
         return self._offset
 
     def read(self, size: int = -1) -> bytes:
+        """Up to ``size`` bytes; fewer at the end of a chunk, none at the end of the file. Raises HubError."""
         ahead = self._offset - self._start
         if not 0 <= ahead < len(self._buffer):
             if self.size is not None and self._offset >= self.size:
@@ -56,53 +63,69 @@ class RangeFile(io.RawIOBase):
         return found
 
     def _load(self) -> None:
-        """The chunk at the offset."""
+        """Fetch the chunk at the offset."""
         asked = f"bytes={self._offset}-{self._offset + self._chunk - 1}"
-        request = urllib.request.Request(self._url, headers={"User-Agent": _AGENT, "Range": asked, **self._headers})  # noqa: S310 - http(s) only, see open_url
+        headers = {"User-Agent": "kvcalc", "Accept-Encoding": "identity", "Range": asked, **self._headers}
+        request = urllib.request.Request(self._url, headers=headers)  # noqa: S310 - open_url lets http and https through, no more
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310 - as above
+            with _OPENER.open(request, timeout=TIMEOUT_SECONDS) as answer:
                 self._take(answer)
         except urllib.error.HTTPError as problem:
             problem.close()
-            if problem.code == 416:  # noqa: PLR2004 - "range not satisfiable": past the end
-                self._buffer, self._start = b"", self._offset
-                return
-            raise HubError(f"the server answers {problem.code} {problem.reason}", self._url, _meaning(problem.code)) from None
+            if problem.code != _PAST_THE_END:
+                raise HubError(f"the server answers {problem.code} {problem.reason}", self._url, _meaning(problem.code)) from None
+            self._buffer, self._start, self.size = b"", self._offset, self._offset
         except (urllib.error.URLError, HTTPException, OSError, ValueError) as problem:
-            reason = getattr(problem, "reason", problem)
+            reason = getattr(problem, "reason", None) or problem.__class__.__name__
             raise HubError(f"the server can't be reached: {reason}", self._url, "check the address and the network") from None
 
-    def _take(self, answer: IO[bytes]) -> None:
-        headers = answer.headers  # type: ignore[attr-defined]
-        if answer.status == 206:  # type: ignore[attr-defined]  # noqa: PLR2004 - "partial content"
-            total = str(headers.get("Content-Range", "")).rpartition("/")[2]
-            self.size = int(total) if total.isdigit() else None
+    def _take(self, answer: HTTPResponse) -> None:
+        if answer.status == _PARTIAL_CONTENT:
+            self.size = _number(answer.headers.get("Content-Range", "").rpartition("/")[2])
         elif self._offset:
             raise HubError("the server does not give ranges of a file", self._url, "fetch the file, and name it with --gguf")
         else:
-            length = str(headers.get("Content-Length", ""))
-            self.size = int(length) if length.isdigit() else None
+            self.size = _number(answer.headers.get("Content-Length", ""))
         self._start = self._offset
         self._buffer = answer.read(self._chunk)
 
 
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
 def _meaning(code: int) -> str:
-    if code in (401, 403):
-        return "the file is not public: give a token in HF_TOKEN, or fetch it yourself"
-    return "check the address" if code == 404 else "try again later"  # noqa: PLR2004 - "not found"
+    if code in _NOT_ALLOWED:
+        return "the file is not public: log in with hf auth login, or fetch it yourself"
+    return "check the address" if code == _NOT_FOUND else "try again later"
 
 
-def open_url(url: str, headers: dict[str, str] | None = None) -> _Opened:
-    """The file at an http(s) URL. Raises HubError."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise HubError("this is no http or https address", url, "write https://host/path/model.gguf")
+class _SameHostOnly(urllib.request.HTTPRedirectHandler):
+    """A token goes to the host that it was meant for, not to where that host sends us."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> urllib.request.Request | None:
+        """Follow to http(s) alone, without credentials for another host."""
+        if urlsplit(newurl).scheme not in ("http", "https"):
+            return None
+        further = super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]  # HTTPMessage is a Message
+        if further is not None and urlsplit(newurl).netloc != urlsplit(req.full_url).netloc:
+            further.remove_header("Authorization")
+        return further
+
+
+_OPENER = urllib.request.build_opener(_SameHostOnly)
+
+
+def open_url(url: str, headers: Mapping[str, str] | None = None) -> tuple[IO[bytes], int | None]:
+    """The file at an http(s) URL, and its size where the server says it. Raises HubError."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        usable = False
+    if not usable or not url.isprintable() or " " in url:
+        raise HubError("this is no http or https address", url[:200], "write https://host/path/model.gguf")
     file = RangeFile(url, headers)
-    return _Opened(cast("IO[bytes]", file), file.size)
-
-
-def hub_url(name: str, file: str, revision: str | None) -> str:
-    """Where the hub keeps ``file`` of the repository ``name``; follows HF_ENDPOINT. Raises MissingExtraError."""
-    from kvcalc.readers.hub import hub_file_url
-
-    return hub_file_url(name, quote(file), revision)
+    return cast("IO[bytes]", file), file.size

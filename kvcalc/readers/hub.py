@@ -15,7 +15,7 @@ from kvcalc.core.model import Model
 from kvcalc.errors import HubError, MissingExtraError, UsageError
 from kvcalc.readers.hf_config import CONFIG_NAME, read_config
 
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 
 
 def read_hub(
@@ -28,7 +28,7 @@ def read_hub(
 
 def fetch(repository: str, file: str, revision: str | None = None) -> Path:
     """One small file of a repository, in the user's own cache. Raises HubError, MissingExtraError, UsageError."""
-    if not _REPOSITORY.fullmatch(repository):
+    if not REPOSITORY.fullmatch(repository):
         raise UsageError(f"{repository[:60]!r} is no hub repository", fix="write ORG/NAME, like Qwen/Qwen3-8B")
     try:
         from huggingface_hub import hf_hub_download

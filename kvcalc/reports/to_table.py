@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -217,11 +217,29 @@ def exact_number(value: Fraction) -> str:
 def _report(found: Estimate) -> Iterable[RenderableType]:
     if found.tally.report:
         table = plain_table("engine's own figure", "value", right=(1,))
+        nested = {name: rows for name, rows in found.tally.report.items() if _is_table(rows)}
         for name, value in found.tally.report.items():
+            if name in nested:
+                continue
             table.add_row(
                 name.replace("_", " "), f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else _shown(value)
             )
         yield Padding(table, (1, 0, 1, 0))
+        yield from (Padding(_rows_table(rows), (0, 0, 1, 0)) for rows in nested.values())
+
+
+def _is_table(value: object) -> TypeGuard[list[dict[str, object]]]:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+
+
+def _rows_table(rows: list[dict[str, object]]) -> Table:
+    """A list of equal things that an engine reports: its caches, its pools."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    table = plain_table(*(name.replace("_", " ") for name in columns), right=tuple(range(1, len(columns))))
+    for row in rows:
+        cells = [row.get(name, "") for name in columns]
+        table.add_row(*(f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else _shown(cell) for cell in cells))
+    return table
 
 
 def _shown(value: object) -> str:
