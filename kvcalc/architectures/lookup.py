@@ -9,7 +9,14 @@ from functools import cache
 
 from kvcalc.architectures.aliases import COMMON_ALIASES, EXTRA_KEYS, NESTED_KEYS
 from kvcalc.architectures.base import Architecture
-from kvcalc.architectures.class_defaults import ATTRIBUTE_MAP, CLASS_DEFAULTS, TEXT_CONFIGS, TEXT_FIXED, TEXT_INIT
+from kvcalc.architectures.class_defaults import (
+    ATTRIBUTE_MAP,
+    CLASS_DEFAULTS,
+    DECLARED_KEYS,
+    TEXT_CONFIGS,
+    TEXT_FIXED,
+    TEXT_INIT,
+)
 from kvcalc.architectures.table import ARCHITECTURES
 from kvcalc.core.fields import Field, Fields
 from kvcalc.errors import ArchitectureError
@@ -133,7 +140,6 @@ def nested_decoder(model_type: str, config: Mapping[str, object]) -> NestedKey |
 @cache
 def config_keys() -> frozenset[str]:
     """Every key of a config.json that can matter: what presets may hold."""
-    declared = {key for row in CLASS_DEFAULTS.values() for key in row}
     common = {key for keys in COMMON_ALIASES.values() for key in keys}
     own = {key for row in ARCHITECTURES.values() for keys in row.aliases.values() for key in keys}
-    return frozenset(declared | common | own | EXTRA_KEYS | set(NESTED_KEYS))
+    return frozenset(DECLARED_KEYS | common | own | EXTRA_KEYS | set(NESTED_KEYS))

@@ -93,6 +93,11 @@ OLDER_DEFAULTS   model type -> key -> default, where transformers {older} declar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from kvcalc.architectures.rows import Rows
+
 RELEASE = "{version}"
 OLDER_RELEASE = "{older}"
 '''
@@ -277,14 +282,22 @@ def standing() -> tuple[str, dict[str, Any]]:
 def render(tables: dict[str, Any], older: tuple[str, dict[str, Any]]) -> str:
     """The module's text."""
     parts = [HEAD.format(version=tables["release"], older=older[0])]
-    parts.append(table("CLASS_DEFAULTS", "dict[str, dict[str, object]]", tables["defaults"]))
-    parts.append(table("ATTRIBUTE_MAP", "dict[str, dict[str, str]]", tables["map"]))
+    parts.append(rows("CLASS_DEFAULTS", tables["defaults"]))
+    parts.append(rows("ATTRIBUTE_MAP", tables["map"]))
     text = {name: tuple(pair) for name, pair in tables["text"].items()}
     parts.append(table("TEXT_CONFIGS", "dict[str, tuple[str, str]]", text))
     parts.append(f"TEXT_FIXED: frozenset[str] = frozenset({sorted(tables['fixed'])!r})\n")
-    parts.append(table("TEXT_INIT", "dict[str, dict[str, object]]", tables["init"]))
-    parts.append(table("OLDER_DEFAULTS", "dict[str, dict[str, object]]", older[1]))
+    parts.append(rows("TEXT_INIT", tables["init"]))
+    parts.append(rows("OLDER_DEFAULTS", older[1]))
+    keys = sorted({key for row in tables["defaults"].values() for key in row})
+    parts.append(f"# Every key of CLASS_DEFAULTS' rows.\nDECLARED_KEYS: frozenset[str] = frozenset({' '.join(keys)!r}.split())\n")
     return formatted("\n".join(parts))
+
+
+def rows(name: str, found: dict[str, Any]) -> str:
+    """One table of JSON rows, a row a line: parsed only when read, so that importing it costs nothing."""
+    body = "".join(f"    {key!r}: {json.dumps(value, sort_keys=True)!r},\n" for key, value in sorted(found.items()))
+    return f"{name}: Mapping[str, Mapping[str, Any]] = Rows({{\n{body}}})\n"
 
 
 def table(name: str, annotation: str, rows: dict[str, Any]) -> str:
