@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from io import TextIOWrapper
 from typing import Annotated, TextIO
@@ -55,11 +56,10 @@ def command(
     form: Annotated[Format, Option("--format", "-f", help="How the rows are written.", rich_help_panel="Output")] = Format.table,
 ) -> int:
     """A table over lengths, and batches, types and models."""
-    grid = _grid(many, naming, types, rules, tokens, batch)
-    budget = parse_bytes(memory) if memory else None
+    grid = replace(_grid(many, naming, types, rules, tokens, batch), memory=parse_bytes(memory) if memory else None)
     found = _checked(cells(grid))
     with _stream(writing) as stream:
-        _write(Format.json if showing.json else form, grid, found, budget, stream)
+        _write(Format.json if showing.json else form, grid, found, stream)
     return 0
 
 
@@ -102,18 +102,18 @@ def _stream(writing: Writing) -> Iterator[TextIO]:
         text.detach()
 
 
-def _write(form: Format, grid: Grid, found: Iterable[Cell], budget: int | None, stream: TextIO) -> None:
+def _write(form: Format, grid: Grid, found: Iterable[Cell], stream: TextIO) -> None:
     from kvcalc.reports import sweep_rows
 
     if form is Format.csv:
-        sweep_rows.write_csv(found, budget, stream)
+        sweep_rows.write_csv(found, stream)
     elif form is Format.markdown:
-        sweep_rows.write_markdown(found, budget, stream)
+        sweep_rows.write_markdown(found, stream)
     elif form is Format.json:
         from kvcalc.reports.to_json import sweep_head
 
-        sweep_rows.write_json(sweep_head(grid, budget), found, budget, stream)
+        sweep_rows.write_json(sweep_head(grid), found, stream)
     else:
         out = console(stream=stream)
-        for table in sweep_rows.tables(found, budget):
+        for table in sweep_rows.tables(found):
             out.print(table)

@@ -178,10 +178,16 @@ def total_function(layers: tuple[Layer, ...], types: Types, rule: SlabRule = sla
     fixed = sum(reach.rows(0) * row for reach, row in weights.items() if reach.fixed is not None)
     bent = [(reach.rows, row) for reach, row in weights.items() if reach.fixed is None]
 
-    def total(batch_size: int, tokens: int) -> int:
-        return batch_size * (linear * tokens + fixed + sum(rows(tokens) * row for rows, row in bent))
+    def straight(batch_size: int, tokens: int) -> int:
+        return batch_size * (linear * tokens + fixed)
 
-    return total
+    def bending(batch_size: int, tokens: int) -> int:
+        kept = linear * tokens + fixed
+        for rows, row in bent:
+            kept += rows(tokens) * row
+        return batch_size * kept
+
+    return bending if bent else straight
 
 
 def with_reach(slabs: tuple[Slab, ...], reach: Reach) -> tuple[Slab, ...]:

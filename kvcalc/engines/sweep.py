@@ -20,7 +20,8 @@ class Cell(NamedTuple):
     batch_size: int
     tokens: int
     total_bytes: int
-    beyond_maximum: bool  # longer than the model was made for
+    beyond_model_maximum: bool  # longer than the model was made for
+    fits: bool | None  # within the budget; None where none is given
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Grid:
     lengths: Callable[[], Iterable[int]]
     engine: Engine
     request: Request
+    memory: int | None = None  # a budget in bytes
 
 
 def cells(grid: Grid) -> Iterator[Cell]:
@@ -47,9 +49,11 @@ def _cells_of(grid: Grid, model: Model, request: Request) -> Iterator[Cell]:
     total = total_function(grid.engine, model, request)
     name, k_name, v_name = model.name, types.k.name, types.v.name
     limit = model.max_tokens or 2**63
+    budget = grid.memory
     for batch in grid.batches:
         for tokens in grid.lengths():
-            yield Cell(name, k_name, v_name, batch, tokens, total(batch, tokens), tokens > limit)
+            size = total(batch, tokens)
+            yield Cell(name, k_name, v_name, batch, tokens, size, tokens > limit, None if budget is None else size <= budget)
 
 
 def total_function(engine: Engine, model: Model, request: Request) -> Callable[[int, int], int]:

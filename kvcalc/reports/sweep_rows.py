@@ -18,45 +18,42 @@ if TYPE_CHECKING:
 
 PAGE = 400  # rows of one table; a longer sweep goes on with the same columns
 BAR_WIDTH = 20
-COLUMNS = ("model", "k_dtype", "v_dtype", "batch_size", "tokens", "total_bytes", "beyond_model_maximum")
+COLUMNS = Cell._fields
 
 
-def write_csv(cells: Iterable[Cell], memory: int | None, stream: TextIO) -> None:
-    """RFC 4180 with a heading; integers plain, yes and no as 1 and 0."""
+def write_csv(cells: Iterable[Cell], stream: TextIO) -> None:
+    """RFC 4180 with a heading; integers plain, True and False, nothing where no budget is given."""
     writer = csv.writer(stream, lineterminator="\n")
-    if memory is None:
-        writer.writerow(COLUMNS)
-        writer.writerows((*cell[:6], int(cell[6])) for cell in cells)
-    else:
-        writer.writerow((*COLUMNS, "fits"))
-        writer.writerows((*cell[:6], int(cell[6]), int(cell[5] <= memory)) for cell in cells)
+    writer.writerow(COLUMNS)
+    writer.writerows(cells)
 
 
-def write_markdown(cells: Iterable[Cell], memory: int | None, stream: TextIO) -> None:
+def write_markdown(cells: Iterable[Cell], stream: TextIO) -> None:
     """A pipe table."""
-    heads = [*COLUMNS, *(["fits"] if memory is not None else [])]
-    marks = ("---:" if head in ("batch_size", "tokens", "total_bytes") else "---" for head in heads)
-    stream.write(f"| {' | '.join(heads)} |\n| {' | '.join(marks)} |\n")
-    for cell in cells:
-        values = [*(str(value) for value in cell[:6]), "yes" if cell.beyond_maximum else "no"]
-        if memory is not None:
-            values.append("yes" if cell.total_bytes <= memory else "no")
-        stream.write(f"| {' | '.join(values)} |\n")
+    marks = ("---:" if name in ("batch_size", "tokens", "total_bytes") else "---" for name in COLUMNS)
+    stream.write(f"| {' | '.join(COLUMNS)} |\n| {' | '.join(marks)} |\n")
+    stream.writelines(f"| {' | '.join(_word(value) for value in cell)} |\n" for cell in cells)
 
 
-def write_json(head: Document, cells: Iterable[Cell], memory: int | None, stream: TextIO) -> None:
+def _word(value: object) -> str:
+    return (
+        {True: "yes", False: "no", None: ""}[value]
+        if value is None or isinstance(value, bool)
+        else str(value).replace("|", "\\|")
+    )
+
+
+def write_json(head: Document, cells: Iterable[Cell], stream: TextIO) -> None:
     """The envelope, with ``cells`` written one a line as they come."""
     opening = json.dumps(head, indent=2, ensure_ascii=False)[:-2]
     stream.write(f'{opening},\n  "cells": [')
-    for index, cell in enumerate(cells):
-        row: Document = dict(zip(COLUMNS, cell, strict=True))
-        if memory is not None:
-            row["fits"] = cell.total_bytes <= memory
-        stream.write(f"{',' if index else ''}\n    {json.dumps(row, ensure_ascii=False)}")
+    stream.writelines(
+        f"{',' if index else ''}\n    {json.dumps(cell._asdict(), ensure_ascii=False)}" for index, cell in enumerate(cells)
+    )
     stream.write("\n  ]\n}\n")
 
 
-def tables(cells: Iterable[Cell], memory: int | None) -> Iterator[Table]:
+def tables(cells: Iterable[Cell]) -> Iterator[Table]:
     """Tables of up to ``PAGE`` rows; bars only where one page holds everything."""
     rest = iter(cells)
     page = list(islice(rest, PAGE))
@@ -64,9 +61,9 @@ def tables(cells: Iterable[Cell], memory: int | None) -> Iterator[Table]:
     if following is not None:
         rest = chain([following], rest)
     constant = _constant_columns(page) if following is None else frozenset()
-    yield _table(page, memory, constant, bars=following is None, heading=True)
+    yield _table(page, constant, bars=following is None, heading=True)
     while page := list(islice(rest, PAGE)):
-        yield _table(page, memory, constant, bars=False, heading=False)
+        yield _table(page, constant, bars=False, heading=False)
 
 
 def _constant_columns(page: list[Cell]) -> frozenset[str]:
@@ -86,12 +83,18 @@ _HEADS = {
 }
 
 
-def _table(page: list[Cell], memory: int | None, constant: frozenset[str], bars: bool, heading: bool) -> Table:
+def _table(page: list[Cell], constant: frozenset[str], bars: bool, heading: bool) -> Table:
     names = [name for name in _HEADS if name not in constant]
     first = page[0]
     title = "  ".join(f"{_HEADS[name]} {getattr(first, name)}" for name in _HEADS if name in constant)
     numeric = [index for index, name in enumerate(names) if name in ("batch_size", "tokens", "total_bytes")]
-    heads = [*(_HEADS[name] for name in names), "size", *(["fits"] if memory is not None else []), "", *([""] if bars else [])]
+    heads = [
+        *(_HEADS[name] for name in names),
+        "size",
+        *(["fits"] if first.fits is not None else []),
+        "",
+        *([""] if bars else []),
+    ]
     table = plain_table(*heads, right=[*numeric, len(names)], title=title if heading else "")
     table.show_header = heading
     if not bars:
@@ -100,8 +103,8 @@ def _table(page: list[Cell], memory: int | None, constant: frozenset[str], bars:
     largest = max(cell.total_bytes for cell in page)
     for cell in page:
         values = [_shown(getattr(cell, name)) for name in names]
-        fits = [("yes" if cell.total_bytes <= memory else "no")] if memory is not None else []
-        mark = "beyond the model's maximum" if cell.beyond_maximum else ""
+        fits = [_word(cell.fits)] if cell.fits is not None else []
+        mark = "beyond the model's maximum" if cell.beyond_model_maximum else ""
         tail = [bar(cell.total_bytes, largest, BAR_WIDTH)] if bars else []
         table.add_row(*values, format_bytes(cell.total_bytes), *fits, *tail, mark, style="red" if fits == ["no"] else None)
     return table

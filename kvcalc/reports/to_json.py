@@ -174,13 +174,13 @@ def _plain(value: object) -> object:
     )
 
 
-def sweep_head(grid: Grid, memory: int | None) -> Document:
+def sweep_head(grid: Grid) -> Document:
     """A sweep's envelope; its ``cells`` follow one by one."""
     request: Document = {
         "batch_sizes": list(grid.batches),
         "types": [[k and k.name, v and v.name] for k, v in grid.types],
         "options": dict(grid.request.options),
-        "memory_bytes": memory,
+        "memory_bytes": grid.memory,
     }
     return document(
         "sweep", engine=engine_part(grid.engine), models=[model_part(model) for model in grid.models], request=request
