@@ -7,7 +7,8 @@ The parts: ``vllm_options`` (its options), ``vllm_models`` (how it reads a file)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from kvcalc.core.layers import Layer, kind_of
 from kvcalc.core.model import Array, LayerTally, Model, Request, Tally
@@ -17,7 +18,7 @@ from kvcalc.engines.vllm_layers import Cache
 from kvcalc.engines.vllm_models import NEVER_FLOAT16
 from kvcalc.engines.vllm_options import OPTIONS
 from kvcalc.engines.vllm_plan import Stage, Verdict, judge
-from kvcalc.engines.vllm_setup import VERSION, Setup, set_up
+from kvcalc.engines.vllm_setup import VERSION, Setup, load_of, set_up
 from kvcalc.engines.vllm_specs import STATE, Load, Spec
 from kvcalc.units import format_bytes
 
@@ -78,11 +79,12 @@ def _held(group: Group, sequences: tuple[tuple[int, int], ...], load: Load) -> i
 
 def _layer_tallies(setup: Setup, stage: Stage, sequences: tuple[tuple[int, int], ...], load: Load) -> tuple[LayerTally, ...]:
     arrays: dict[int, list[Array]] = {}
+    own_type = _dtype_fact(setup)[0]
     for group in stage.groups:
         held = _held(group, sequences, load)
         for member, spec in zip(group.members, group.specs, strict=True):
             cache = setup.caches[member]
-            arrays.setdefault(cache.layer, []).extend(_arrays(cache, spec, held))
+            arrays.setdefault(cache.layer, []).extend(_arrays(cache, spec, held, own_type))
     owned = _owned(setup, stage)
     longest = max((tokens for tokens, count in sequences if count), default=0)
     rows = [(index, setup.layers[index], tuple(arrays.get(index, ()))) for index in owned]
@@ -96,19 +98,25 @@ def _owned(setup: Setup, stage: Stage) -> list[int]:
     return sorted({setup.caches[member].layer for group in stage.groups for member in group.members})
 
 
-def _arrays(cache: Cache, spec: Spec, blocks: int) -> list[Array]:
+def _arrays(cache: Cache, spec: Spec, blocks: int, own_type: str) -> list[Array]:
     note = f"{blocks:,} blocks of {spec.page_bytes:,} B"
-    if cache.kind == STATE:
-        found = [Array(cache.component, cache.label, blocks, spec.state_bytes, dtype=cache.dtype, note=note)]
-    else:
-        rows = blocks * (spec.block_size // spec.tokens_per_row)
-        width = cache.k_width + cache.v_width
-        found = [Array(cache.component, cache.label, rows, spec.token_bytes, cache.heads, width, cache.dtype, note)]
-    used = found[0].bytes
-    padding = blocks * spec.page_bytes - used
+    found = _filled(cache, spec, blocks, own_type if cache.dtype == "auto" else cache.dtype, note)
+    padding = blocks * spec.page_bytes - sum(array.bytes for array in found)
     if padding:
         found.append(Array("other", "page padding", blocks, padding // blocks, note="up to the common page"))
     return found
+
+
+def _filled(cache: Cache, spec: Spec, blocks: int, dtype: str, note: str) -> list[Array]:
+    """A layer's pages without padding: keys and values apart, unless they are packed together."""
+    if cache.kind == STATE:
+        return [Array(cache.component, cache.label, blocks, spec.state_bytes, dtype=dtype, note=note)]
+    rows, width = blocks * (spec.block_size // spec.tokens_per_row), cache.k_width + cache.v_width
+    element = spec.token_bytes // (cache.heads * width) if width else 0
+    if not cache.v_width or element * cache.heads * width != spec.token_bytes:
+        return [Array(cache.component, cache.label, rows, spec.token_bytes, cache.heads, width, dtype, note)]
+    sides = (("keys", cache.k_width), ("values", cache.v_width))
+    return [Array("kv", side, rows, cache.heads * wide * element, cache.heads, wide, dtype, note) for side, wide in sides]
 
 
 def _runs(rows: list[tuple[int, Layer, tuple[Array, ...]]], longest: int) -> tuple[LayerTally, ...]:
@@ -253,6 +261,25 @@ def step(model: Model, request: Request) -> int:
     return min((group.spec.block_size for group in set_up(model, request).plan.groups if group.spec.kind != STATE), default=1)
 
 
+def total(model: Model, request: Request) -> Callable[[int, int], int]:
+    """The same figure as a function of batch and tokens."""
+    first = allocate(model, request)
+    if first.report["num_blocks"] is not None or request.lengths or "max-model-len" in request.options:
+        return lambda batch_size, tokens: allocate(model, _resized(request, batch_size, tokens)).total_bytes
+    setup = set_up(model, request)
+    bytes_per_block = setup.plan.bytes_per_block
+
+    def count(batch_size: int, tokens: int) -> int:
+        load = load_of(model, setup.settings, request, setup.layers, tokens)
+        return batch_size * blocks_per_request(setup.plan.groups, load) * bytes_per_block
+
+    return count
+
+
+def _resized(request: Request, batch_size: int, tokens: int) -> Request:
+    return replace(request, batch_size=batch_size, tokens=tokens)
+
+
 ENGINE = Engine(
     name="vllm",
     version=VERSION,
@@ -261,5 +288,6 @@ ENGINE = Engine(
     allocate=allocate,
     options=OPTIONS,
     step=step,
+    total=total,
     excluded=("weights", "activations and workspace", "CUDA graphs", "encoder and multimodal caches"),
 )

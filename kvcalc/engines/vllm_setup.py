@@ -53,7 +53,7 @@ def set_up(model: Model, request: Request) -> Setup:
     specs = tuple(spec_of(cache, blocks) for cache in caches)
     outermost = any(cache.role == "compressor" for cache in caches)
     plan = make_plan(specs, _stages(model, settings, caches), settings.pp, block_outermost=outermost, hybrid=settings.hybrid)
-    load = _load(model, settings, request, layers)
+    load = load_of(model, settings, request, layers, settings.max_model_len)
     return Setup(model, settings, layers, caches, specs, blocks, plan, load, cache_dtype)
 
 
@@ -137,9 +137,9 @@ def _stages(model: Model, settings: Settings, caches: Sequence[Cache]) -> list[i
     return [stage_of_layer[cache.layer * depth // len(model.layers)] for cache in caches]
 
 
-def _load(model: Model, settings: Settings, request: Request, layers: tuple[Layer, ...]) -> Load:
-    longest = derived_max_len(model)
-    max_len = settings.max_model_len
+def load_of(model: Model, settings: Settings, request: Request, layers: tuple[Layer, ...], max_len: int) -> Load:
+    """What the blocks of a length depend on. Raises EngineError for a length that the model wasn't made for."""
+    longest = model.max_tokens
     if max_len == -1:
         max_len = longest or 2048
     elif longest and max_len > longest and not settings.allow_long:
@@ -154,8 +154,3 @@ def _load(model: Model, settings: Settings, request: Request, layers: tuple[Laye
     caching = settings.prefix_caching if settings.prefix_caching is not None else not (crosses or states_alone)
     batched = settings.batched_tokens or default_batched(settings, request, max_len, chunked=not crosses)
     return Load(max_len, batched, settings.concurrent_batches, settings.dcp, caching)
-
-
-def derived_max_len(model: Model) -> int | None:
-    """The longest length that the file admits."""
-    return model.max_tokens
