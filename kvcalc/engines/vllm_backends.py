@@ -1,7 +1,8 @@
 """Which attention backend vLLM takes for a layer: it decides the block sizes, and the types that can be cached.
 
 Rules: vLLM 0.32.0, ``vllm/platforms/cuda.py`` (``_get_backend_priorities``), ``cpu.py`` and each backend's class under
-``vllm/v1/attention/backends``. FlashAttention, FlashMLA and DeepGEMM count as installed, FlashInfer on SM 10.0 alone.
+``vllm/v1/attention/backends``. FlashAttention, FlashMLA and DeepGEMM count as installed, FlashInfer on SM 10.0 alone
+unless ``-o flashinfer`` says otherwise.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Need:
     query_heads: int = 0  # on one rank
     kv_heads: int = 1
     dcp: bool = False
+    flashinfer: bool = False  # counts as installed on SM 9.0 too
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,10 @@ def _flash_attn(need: Need, platform: str) -> str:
 
 
 def _flashinfer(need: Need, platform: str) -> str:
-    if platform != SM100:
-        return "is not counted as installed"
+    if platform != SM100 and not need.flashinfer:
+        return "is not counted as installed (-o flashinfer)"
+    if platform != SM100 and need.cache_dtype.startswith("nvfp4") and (need.sink or need.head_size == 64):
+        return f"does not cache {need.cache_dtype} here"
     if need.cross:
         return "has no cross-attention"
     if need.head_size not in (64, 128, 256, 512):
@@ -148,6 +152,14 @@ def _flashinfer_mla_sparse(need: Need, platform: str) -> str:
     return _types(PLAIN, FP8)(need, platform)
 
 
+def _flashinfer_mla_sparse_90(need: Need, platform: str) -> str:
+    if not need.flashinfer:
+        return "is not counted as installed (-o flashinfer)"
+    if need.head_size not in (512, 576):
+        return f"takes no latent row of {need.head_size}"
+    return _types(frozenset({"auto", "bfloat16"}), FP8)(need, platform)
+
+
 def _fa_mla_sparse(need: Need, platform: str) -> str:
     return "has no decode context parallelism" if need.dcp else _types(PLAIN)(need, platform)
 
@@ -169,6 +181,9 @@ TRITON_MLA = Backend("TRITON_MLA", multiple=16, reject=_types(PLAIN, FP8), mla=T
 FA_MLA_SPARSE = Backend("FLASH_ATTN_MLA_SPARSE", multiple=64, reject=_fa_mla_sparse, mla=True, sparse=True, page_rows=1)
 FLASH_MLA_SPARSE = Backend("FLASHMLA_SPARSE", multiple=64, reject=_flash_mla_sparse, mla=True, sparse=True, page_rows=1)
 FI_MLA_SPARSE = Backend("FLASHINFER_MLA_SPARSE", multiple=32, reject=_flashinfer_mla_sparse, mla=True, sparse=True, page_rows=32)
+FI_MLA_SPARSE_90 = Backend(
+    "FLASHINFER_MLA_SPARSE_SM90", multiple=64, reject=_flashinfer_mla_sparse_90, mla=True, sparse=True, page_rows=1
+)
 CPU_ATTN = Backend("CPU_ATTN", multiple=32, reject=_types(PLAIN, FP8, frozenset({"fp8_e5m2"})))
 CPU_MLA = Backend("CPU_MLA", sizes=(16,), reject=_types(frozenset({"auto"})), mla=True)
 INDEXER = Backend("DEEPSEEK_V32_INDEXER", sizes=(64,), mla=True, sparse=True)
@@ -181,7 +196,7 @@ PRIORITIES: dict[tuple[str, bool, bool], tuple[Backend, ...]] = {
     (SM90, True, False): (FA_MLA, FLASH_MLA, TRITON_MLA),
     (SM100, True, False): (FI_MLA, CUTLASS_MLA, FLASH_MLA, TRITON_MLA),
     (CPU, True, False): (CPU_MLA,),
-    (SM90, True, True): (FA_MLA_SPARSE, FLASH_MLA_SPARSE),
+    (SM90, True, True): (FA_MLA_SPARSE, FLASH_MLA_SPARSE, FI_MLA_SPARSE_90),
     (SM100, True, True): (FLASH_MLA_SPARSE, FI_MLA_SPARSE),
     (CPU, True, True): (),
 }
@@ -214,7 +229,7 @@ def _candidates(need: Need, platform: str) -> Sequence[Backend]:
 
 def _for_layer(backend: Backend, need: Need, platform: str) -> Backend:
     grouped = need.kv_heads and need.query_heads // need.kv_heads > 1 and need.query_heads % need.kv_heads == 0
-    if backend is FLASHINFER and grouped:
+    if backend is FLASHINFER and grouped and platform == SM100:
         return FLASHINFER_GQA
     if backend is FLASH_ATTN and platform == SM90 and need.cache_dtype in FP8 and need.head_size == 512:
         return FLASH_ATTN_FP8_512

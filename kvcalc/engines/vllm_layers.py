@@ -190,6 +190,7 @@ def _headed(context: Context, index: int, depth: int, part: HeadedAttention) -> 
         query_heads=part.num_heads // context.tp,
         kv_heads=heads,
         dcp=context.settings.dcp > 1,
+        flashinfer=context.settings.flashinfer,
     )
     kinds = {FullAttention: FULL, SlidingAttention: SLIDING, ChunkedAttention: CHUNKED, CrossAttention: CROSS}
     return Cache(
@@ -267,6 +268,7 @@ def _latent(context: Context, index: int, part: LatentAttention, *, sparse: bool
         nope_dim=part.nope_dim,
         query_heads=part.num_heads // context.tp,
         dcp=context.settings.dcp > 1,
+        flashinfer=context.settings.flashinfer,
     )
     backend = choose(need, context.settings.platform, context.settings.block_size)
     dtype = _sparse_dtype(backend, context.cache_dtype)

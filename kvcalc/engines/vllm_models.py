@@ -27,6 +27,7 @@ class Reading:
     kv_heads_must_split: bool = False  # no replication: more ranks than KV heads end in a division by zero
     bidirectional: str = ""  # a field that, when true, makes the model an encoder without a cache
     pipeline: bool = True
+    crosses: bool = False  # an encoder-decoder that is served
 
 
 READINGS: dict[str, Reading] = {
@@ -48,7 +49,7 @@ READINGS: dict[str, Reading] = {
     **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), Reading(state_dtype="mamba_ssm_dtype|")),
     **dict.fromkeys(("gemma3", "gemma3_text"), Reading(bidirectional="use_bidirectional_attention")),
     **dict.fromkeys(("gemma3n", "gemma3n_text", "zamba2", "hrm_text"), Reading(pipeline=False)),
-    "whisper": Reading(pipeline=False),
+    "whisper": Reading(pipeline=False, crosses=True),
 }
 DEFAULT = Reading()
 

@@ -54,6 +54,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("mamba-cache-dtype", "choice", "the type of convolution states, and of the others unless said", "auto", _STATE_DTYPES),
     Option("mamba-ssm-cache-dtype", "choice", "the type of temporal states", "auto: by model class", _STATE_DTYPES),
     Option("platform", "choice", "the device", SM90, (SM90, SM100, CPU)),
+    Option("flashinfer", "bool", "FlashInfer is installed on an SM 9.0 card too", "off"),
     Option("allow-long-max-model-len", "bool", "VLLM_ALLOW_LONG_MAX_MODEL_LEN: beyond what the model was made for", "off"),
 )
 
@@ -90,6 +91,7 @@ class Settings:
     state_dtype: str
     platform: str
     allow_long: bool
+    flashinfer: bool
     origins: Mapping[str, tuple[object, str]]
 
     @property
@@ -122,6 +124,7 @@ def settings_of(model: Model, request: Request) -> Settings:
         state_dtype=_text(given, "mamba-ssm-cache-dtype", "auto"),
         platform=platform,
         allow_long=given.get("allow-long-max-model-len", False) is True,
+        flashinfer=given.get("flashinfer", False) is True,
         origins=origins,
     )
     if settings.max_model_len == -1 and settings.available is None and settings.override is None:

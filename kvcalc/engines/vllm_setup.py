@@ -13,6 +13,7 @@ from kvcalc.core.model import Model, Request
 from kvcalc.engines.vllm_backends import SM100
 from kvcalc.engines.vllm_blocks import Blocks, settle, spec_of
 from kvcalc.engines.vllm_layers import Cache, caches_of, layers_as_read, make_context
+from kvcalc.engines.vllm_lengths import fitted_from, longest_length
 from kvcalc.engines.vllm_models import FP8_BY_DEFAULT_ON_SM100, LAST_SERVED, reading_of
 from kvcalc.engines.vllm_options import Settings, default_batched, settings_of
 from kvcalc.engines.vllm_plan import Plan, make_plan
@@ -66,6 +67,13 @@ def _check_served(model: Model) -> None:
                 "vllm/model_executor/models/registry.py",
                 "--engine exact or transformers count it",
             )
+    crosses = any(isinstance(part, CrossAttention) for layer in model.layers for part in layer)
+    if crosses and not reading_of(model.model_type).crosses:
+        raise EngineError(
+            f"vLLM {VERSION} serves no {model.model_type}: of the encoder-decoder models only Whisper and its kin",
+            "vllm/model_executor/models/registry.py",
+            "--engine exact or transformers count it",
+        )
 
 
 def _resolved_dtype(model: Model, settings: Settings) -> str:
@@ -139,12 +147,12 @@ def _stages(model: Model, settings: Settings, caches: Sequence[Cache]) -> list[i
 
 def load_of(model: Model, settings: Settings, request: Request, layers: tuple[Layer, ...], max_len: int) -> Load:
     """What the blocks of a length depend on. Raises EngineError for a length that the model wasn't made for."""
-    longest = model.max_tokens
+    longest = longest_length(model)
     if max_len == -1:
-        max_len = longest or 2048
+        max_len = fitted_from(model)
     elif longest and max_len > longest and not settings.allow_long:
         raise EngineError(
-            f"{max_len:,} tokens are more than {model.name} was made for ({longest:,}: {model.fields.origin('max_tokens')})",
+            f"{max_len:,} tokens are more than the {longest:,} that {model.name} was made for",
             "vllm/config/model.py: _get_and_verify_max_len",
             "take a shorter length, or -o allow-long-max-model-len",
         )
