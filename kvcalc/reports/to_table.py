@@ -219,7 +219,7 @@ def _report(found: Estimate) -> Iterable[RenderableType]:
         table = plain_table("engine's own figure", "value", right=(1,))
         nested = {name: rows for name, rows in found.tally.report.items() if _is_table(rows)}
         for name, value in found.tally.report.items():
-            if name in nested:
+            if name in nested or value is None:
                 continue
             table.add_row(
                 name.replace("_", " "), f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else _shown(value)
@@ -243,6 +243,8 @@ def _rows_table(rows: list[dict[str, object]]) -> Table:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value)
     return f"{value:,.2f}" if isinstance(value, float) else str(value)
 
 
