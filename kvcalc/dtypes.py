@@ -58,6 +58,7 @@ _ROWS: tuple[tuple[Dtype, tuple[str, ...]], ...] = (
     (Dtype("q5_0", 32, 22, ggml=True), ("q5",)),
     (Dtype("q5_1", 32, 24, ggml=True), ()),
     (Dtype("iq4_nl", 32, 18, ggml=True), ()),
+    (Dtype("q1_0", 128, 18, ggml=True), ()),
 )
 DTYPES: dict[str, Dtype] = {dtype.name: dtype for dtype, _ in _ROWS}
 ALIASES: dict[str, str] = {alias: dtype.name for dtype, aliases in _ROWS for alias in aliases}

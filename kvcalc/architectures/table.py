@@ -26,8 +26,6 @@ MAMBA_ALIASES = {
 }
 
 PLAIN_TYPES = (
-    # the flags of the command line
-    "equation",
     # in transformers
     "apertus",
     "arcee",
@@ -134,6 +132,7 @@ PLAIN_TYPES = (
 )
 
 ARCHITECTURES: dict[str, Architecture] = {
+    "equation": Architecture(rules.uniform(parts.stated)),  # the flags of the command line
     **dict.fromkeys(PLAIN_TYPES, PLAIN),
     # windows
     **dict.fromkeys(("mistral", "mixtral", "ministral", "phi3", "phimoe", "starcoder2", "phi3_v"), WINDOWED),

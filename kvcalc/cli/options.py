@@ -117,6 +117,16 @@ class Rules(Group):
     )
 
 
+class Adding(Group):
+    """What an engine's log doesn't say."""
+
+    dtype: Annotated[Text, _request("--dtype", "-d", text="Element type of the cache.", autocompletion=completion.dtypes)] = None
+    tp: Annotated[Text, _request("--tp", text="Tensor-parallel ranks.")] = None
+    pp: Annotated[Text, _request("--pp", text="Pipeline-parallel ranks.")] = None
+    draft: Annotated[bool, _request("--draft", text="Count the draft layers too.")] = False
+    option: Annotated[list[str], _request("-o", "--option", text="NAME=VALUE: an option of the log's engine.")] = NONE_GIVEN
+
+
 class OneSize(Group):
     """One length and one batch."""
 

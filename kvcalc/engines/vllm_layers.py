@@ -399,7 +399,8 @@ def _state_elements(context: Context, part: Recurrent) -> tuple[int, int]:
     channels = {conv.kernel: 0 for conv in part.convs}
     for conv in part.convs:
         channels[conv.kernel] += conv.channels
-    convs = sum(_divided(count + extra, tp, "convolution channels") * (kernel - 1) for kernel, count in channels.items())
+    drafts = context.settings.speculative if part.variant != "mamba" else 0  # rolled back column by column
+    convs = sum(_divided(count + extra, tp, "convolution channels") * (kernel - 1 + drafts) for kernel, count in channels.items())
     temporal = sum(_divided(state.shape[0], tp, "state heads") * prod(state.shape[1:]) for state in part.states)
     return convs, temporal
 

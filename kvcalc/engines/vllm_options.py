@@ -53,6 +53,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("disable-hybrid-kv-cache-manager", "bool", "allocate windows like full attention", "off"),
     Option("mamba-cache-dtype", "choice", "the type of convolution states, and of the others unless said", "auto", _STATE_DTYPES),
     Option("mamba-ssm-cache-dtype", "choice", "the type of temporal states", "auto: by model class", _STATE_DTYPES),
+    Option("num-speculative-tokens", "int", "draft tokens a step: each state keeps one more column and block for each", "0"),
     Option("platform", "choice", "the device", SM90, (SM90, SM100, CPU)),
     Option("flashinfer", "bool", "FlashInfer is installed on an SM 9.0 card too", "off"),
     Option("allow-long-max-model-len", "bool", "VLLM_ALLOW_LONG_MAX_MODEL_LEN: beyond what the model was made for", "off"),
@@ -91,6 +92,7 @@ class Settings:
     state_dtype: str
     platform: str
     allow_long: bool
+    speculative: int
     flashinfer: bool
     origins: Mapping[str, tuple[object, str]]
 
@@ -124,6 +126,7 @@ def settings_of(model: Model, request: Request) -> Settings:
         state_dtype=_text(given, "mamba-ssm-cache-dtype", "auto"),
         platform=platform,
         allow_long=given.get("allow-long-max-model-len", False) is True,
+        speculative=_number(given, "num-speculative-tokens") or 0,
         flashinfer=given.get("flashinfer", False) is True,
         origins=origins,
     )

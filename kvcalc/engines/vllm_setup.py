@@ -161,4 +161,4 @@ def load_of(model: Model, settings: Settings, request: Request, layers: tuple[La
     states_alone = bool(parts) and all(isinstance(part, Recurrent) for part in parts)
     caching = settings.prefix_caching if settings.prefix_caching is not None else not (crosses or states_alone)
     batched = settings.batched_tokens or default_batched(settings, request, max_len, chunked=not crosses)
-    return Load(max_len, batched, settings.concurrent_batches, settings.dcp, caching)
+    return Load(max_len, batched, settings.concurrent_batches, settings.dcp, caching, settings.speculative)

@@ -32,6 +32,7 @@ class Load:
     concurrent_batches: int = 1
     dcp_size: int = 1  # decode context parallel ranks
     align_states: bool = True  # mamba_cache_mode "align": prefix caching is on
+    speculative: int = 0  # draft tokens a step: a state block for each
 
     @property
     def in_flight(self) -> int:
@@ -117,7 +118,7 @@ def _cross(spec: Spec, load: Load) -> int:
 
 
 def _state(spec: Spec, load: Load) -> int:
-    return 2 + spec.checkpoint_blocks if load.align_states else 1
+    return (2 + spec.checkpoint_blocks if load.align_states else 1) + load.speculative
 
 
 _BLOCKS = {

@@ -130,6 +130,7 @@ LLAMACPP = (
         rf"\bsize ={_size('total_mib')} MiB \({_n('cells')} cells,{_n('layers')} layers,{_n('seqs')} seqs",
         rf"(?:{_n('rs_seq')} rs_seq)?\), ",
         rf"R \((?P<r_type>{_WORD})\):{_size('r_mib')} MiB, S \((?P<s_type>{_WORD})\):{_size('s_mib')} MiB",
+        rf"(?:, P \(\w{{1,12}}\):{_size('p_mib')} MiB)?",
     ),
     _row(
         "llama.cpp",
@@ -195,14 +196,14 @@ VLLM = (
         "capacity",
         "KV cache size: ",
         rf"(?P<device>[A-Z]PU)(?: \+ host)? KV cache size: {_n('tokens')} tokens",
-        rf"(?:, Maximum concurrency for {_n('max_len')} tokens per request: (?P<concurrency>\d{{1,9}}\.\d\d)x)?",
+        rf"(?:, Maximum concurrency for {_n('max_len')} tokens per request: (?P<concurrency_x>\d{{1,9}}\.\d\d)x)?",
     ),
     _row(
         "vllm",
         "statement",
         "concurrency",
         "Maximum concurrency for ",
-        rf"(?<!tokens, )Maximum concurrency for {_n('max_len')} tokens per request: (?P<concurrency>\d{{1,9}}\.\d\d)x",
+        rf"(?<!tokens, )Maximum concurrency for {_n('max_len')} tokens per request: (?P<concurrency_x>\d{{1,9}}\.\d\d)x",
     ),
     _row(
         "vllm",
@@ -236,7 +237,7 @@ VLLM = (
         "attention block size to ",
         rf"Setting attention block size to {_n('block_size')} tokens to ensure",
     ),
-    _row("vllm", "statement", "padding", "Padding mamba page size by ", rf"Padding mamba page size by{_size('percent')}%"),
+    _row("vllm", "statement", "padding", "Padding mamba page size by ", rf"Padding mamba page size by{_size('percent_x')}%"),
     _row(
         "lmcache",
         "statement",
@@ -299,7 +300,7 @@ TENSORRT_LLM = (
 
 OLLAMA = (
     _row("ollama", "start", "load", "msg=load request=", r"msg=load request=.{0,3}\{Operation:(?:fit|alloc|commit)"),
-    _row("ollama", "start", "runner", "--ctx-size ", r"starting (?:llama server|ollama runner|runner)"),
+    _row("ollama", "start", "estimate", "memory.required.kv=", r"memory\.required\.kv="),
     _row(
         "ollama",
         "pairs",
@@ -328,5 +329,5 @@ OLLAMA = (
 )
 
 ROWS: tuple[Row, ...] = (*LLAMACPP, *VLLM, *SGLANG, *TENSORRT_LLM, *OLLAMA)
-UNITS = {"_mib": 2**20, "_gib": 2**30, "_bytes": 1}
+UNITS = {"_mib": 2**20, "_gib": 2**30, "_bytes": 1, "_x": 10**6}  # ratios are held in millionths
 SUFFIXES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}

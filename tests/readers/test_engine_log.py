@@ -65,15 +65,15 @@ LINES = {
         "llama.cpp",
         "state",
         {"total_mib": "301.50", "cells": "4", "layers": "48", "seqs": "4", "rs_seq": "2", "r_type": "f32", "r_mib": "13.50"}
-        | {"s_type": "f32", "s_mib": "288.00"},
+        | {"s_type": "f32", "s_mib": "288.00", "p_mib": "0.00"},
     ),
     # vLLM
-    CAPACITY: ("vllm", "capacity", {"device": "GPU", "tokens": "163,840", "max_len": "32,768", "concurrency": "5.00"}),
+    CAPACITY: ("vllm", "capacity", {"device": "GPU", "tokens": "163,840", "max_len": "32,768", "concurrency_x": "5.00"}),
     "CPU KV cache size: 32,768 tokens": ("vllm", "capacity", {"device": "CPU", "tokens": "32,768"}),
     "Maximum concurrency for 4096 tokens per request: 41.14x": (
         "vllm",
         "concurrency",
-        {"max_len": "4096", "concurrency": "41.14"},
+        {"max_len": "4096", "concurrency_x": "41.14"},
     ),
     "Available KV cache memory: 2.89 GiB": ("vllm", "available", {"available_gib": "2.89"}),
     "the rest of the memory reserved for KV Cache is 8.77GiB.": ("vllm", "available", {"available_gib": "8.77"}),
@@ -97,7 +97,7 @@ LINES = {
         "hybrid_block",
         {"block_size": "672"},
     ),
-    "Padding mamba page size by 2.13% to ensure that": ("vllm", "padding", {"percent": "2.13"}),
+    "Padding mamba page size by 2.13% to ensure that": ("vllm", "padding", {"percent_x": "2.13"}),
     "Stored 1792 out of total 1792 tokens. size: 0.0904 gb, cost 1 ms": (
         "lmcache",
         "stored",

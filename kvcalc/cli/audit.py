@@ -1,0 +1,105 @@
+"""``kvcalc audit``: an engine's own log lines against the prediction."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument
+
+from kvcalc.audit.audit import audit
+from kvcalc.audit.findings import Audited
+from kvcalc.audit.settings import Given
+from kvcalc.cli.grouping import takes_groups
+from kvcalc.cli.model_args import load_reference, references
+from kvcalc.cli.options import Adding, Naming, OneModel, Showing
+from kvcalc.cli.output import show, write_json
+from kvcalc.core.log_facts import EngineLog, Load
+from kvcalc.core.model import Model
+from kvcalc.dtypes import find_dtype
+from kvcalc.errors import ExitCode, LogError, UsageError
+from kvcalc.readers.engine_log import read_log, read_log_file
+from kvcalc.units import parse_count
+
+EXAMPLES = (
+    "kvcalc audit server.log --preset llama-8b",
+    "docker logs vllm 2>&1 | kvcalc audit - --config config.json --tp 4",
+    "kvcalc audit llama-server.log",
+)
+STDIN = "-"
+
+
+def given(adding: Adding) -> Given:
+    """What the command line adds to the log. Raises UsageError, DtypeError."""
+    return Given(
+        parse_count(adding.tp, "a value of --tp") if adding.tp else None,
+        parse_count(adding.pp, "a value of --pp") if adding.pp else None,
+        find_dtype(adding.dtype) if adding.dtype else None,
+        adding.draft,
+        tuple(adding.option),
+    )
+
+
+@takes_groups
+def command(
+    log: Annotated[str, Argument(help="The engine's log: a file, or - for a pipe.", show_default=False, metavar="LOG")],
+    one: OneModel,
+    naming: Naming,
+    adding: Adding,
+    showing: Showing,
+) -> int:
+    """Hold an engine's own log lines against the prediction, and explain the difference."""
+    added, named = given(adding), references(naming, [one.model] if one.model else [])
+    if len(named) > 1:
+        raise UsageError(f"{len(named)} models are named", fix="name one")
+    model = load_reference(named[0], naming) if named else None
+    found = _read(log)
+    audits = [audit(load, model or _own_model(load, found), added) for load in found.loads]
+    _write(found, audits, showing)
+    if not all(each.agrees for each in audits):
+        return ExitCode.NO
+    if any(each.checked for each in audits):
+        return ExitCode.OK
+    if showing.json:
+        return ExitCode.INPUT
+    raise LogError("nothing could be checked", found.source, "; ".join(_missing(audits)))
+
+
+def _missing(audits: list[Audited]) -> list[str]:
+    return list(dict.fromkeys(text for each in audits for text in each.missing[:1])) or [
+        "give the log from the engine's start on"
+    ]
+
+
+def _read(log: str) -> EngineLog:
+    if log == STDIN:
+        return read_log(sys.stdin.buffer, "stdin")
+    return read_log_file(Path(log))
+
+
+def _own_model(load: Load, log: EngineLog) -> Model | None:
+    """The model that llama.cpp's log dumps key by key, where it dumps enough."""
+    if "general.architecture" not in load.metadata:
+        return None
+    from kvcalc.core.gguf import GgufMetadata
+    from kvcalc.errors import KvcalcError
+    from kvcalc.readers.gguf import GgufFile
+    from kvcalc.readers.gguf_model import model_of_gguf
+
+    source = f"{log.source}: the keys from line {load.line} on"
+    try:
+        return model_of_gguf(GgufFile(GgufMetadata(load.metadata), source), {})
+    except KvcalcError:
+        return None
+
+
+def _write(found: EngineLog, audits: list[Audited], showing: Showing) -> None:
+    if showing.json:
+        from kvcalc.reports.audit_json import audit_document
+
+        write_json(audit_document(found, audits))
+    else:
+        from kvcalc.reports.audit_tables import audit_view
+
+        show(audit_view(found, audits))

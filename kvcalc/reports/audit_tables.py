@@ -1,0 +1,87 @@
+"""``audit`` as tables: line by line stated, predicted, the difference, and what explains it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kvcalc.audit.findings import Audited, Finding, shown
+from kvcalc.core.log_facts import EngineLog
+from kvcalc.reports.to_table import plain_table
+
+STYLES = {"exact": "green", "agrees": "green", "differs": "bold red", "unchecked": "yellow"}
+MEANINGS = {"exact": "to the byte", "agrees": "as far as it is printed"}
+
+
+def audit_view(log: EngineLog, audits: list[Audited]) -> RenderableType:
+    """Every load of the log."""
+    parts: list[RenderableType] = []
+    for index, each in enumerate(audits):
+        parts += [Text()] if index else []
+        parts += list(_load_view(each))
+    parts += _notes(log)
+    return Group(*parts)
+
+
+def _load_view(audited: Audited) -> Iterator[RenderableType]:
+    yield _headline(audited)
+    if audited.used:
+        yield Text("settings: " + ", ".join(f"{name} {value} ({origin})" for name, value, origin in audited.used))
+    yield Text()
+    yield findings_table(audited.findings)
+    for text in audited.missing:
+        if audited.model is None:
+            yield Text.assemble(("unchecked: ", "bold yellow"), text)
+    for text in audited.notes:
+        yield Text.assemble(("note: ", "bold"), text)
+    yield _verdict(audited)
+
+
+def _headline(audited: Audited) -> Text:
+    load = audited.load
+    text = Text.assemble((load.engine, "bold"), f" {load.version}".rstrip(), f", from line {load.line:,} on")
+    if audited.model is not None:
+        text.append(f", {audited.model.name} ({audited.model.source or 'flags'})")
+    return text
+
+
+def findings_table(findings: Iterable[Finding]) -> Table:
+    """A row a figure."""
+    table = plain_table("line", "figure", "stated", "predicted", "difference", "", "why", right=(0, 2, 3, 4))
+    for finding in findings:
+        table.add_row(
+            f"{finding.line:,}",
+            finding.what,
+            finding.stated,
+            finding.predicted_text,
+            _difference(finding),
+            Text(finding.verdict, style=STYLES[finding.verdict]),
+            finding.why or (MEANINGS.get(finding.verdict, "") if finding.unit == "bytes" else ""),
+        )
+    return table
+
+
+def _difference(finding: Finding) -> str:
+    if not finding.difference:
+        return "" if finding.difference is None else "0"
+    sign = "+" if finding.difference > 0 else "-"
+    return sign + shown(abs(finding.difference), finding.unit)
+
+
+def _verdict(audited: Audited) -> Text:
+    differing = [finding for finding in audited.findings if finding.verdict == "differs"]
+    checked = len(audited.checked)
+    if differing:
+        return Text(f"{len(differing)} of {checked} figures differ", style="bold red")
+    if not checked:
+        return Text("nothing could be checked", style="bold yellow")
+    return Text("the figure agrees" if checked == 1 else f"all {checked} figures agree", style="bold green")
+
+
+def _notes(log: EngineLog) -> list[RenderableType]:
+    if not log.forgotten:
+        return []
+    return [Text.assemble(("note: ", "bold"), f"{log.forgotten:,} earlier starts in this log are left out")]
