@@ -7,14 +7,14 @@ NVFP4 (16 values, one e4m3 scale).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 from kvcalc.errors import DtypeError
 from kvcalc.units import ceil_div
+from kvcalc.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Dtype:
     """One element type: ``block_elements`` values take ``block_bytes`` bytes."""
 

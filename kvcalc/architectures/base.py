@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kvcalc.core.fields import Fields
 from kvcalc.core.layers import Layer
+from kvcalc.values import value
 
 Rule = Callable[[Fields], tuple[Layer, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Architecture:
     """One model type: the rule from fields to layers, and what its files call things.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 
@@ -20,6 +19,7 @@ from kvcalc.architectures.class_defaults import (
 from kvcalc.architectures.table import ARCHITECTURES
 from kvcalc.core.fields import Field, Fields
 from kvcalc.errors import ArchitectureError
+from kvcalc.values import value
 
 _CLASS_ENDINGS = (
     "ForCausalLM",
@@ -114,7 +114,7 @@ def _first(keys: tuple[str, ...], source: Mapping[str, Field]) -> Field | None:
     return next((field for field in there if field.value is not None), there[0] if there else None)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NestedKey:
     """Where a composite keeps its decoder, and what stands there when its file leaves it out."""
 

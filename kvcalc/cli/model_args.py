@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from kvcalc.cli.options import Described
@@ -12,6 +11,7 @@ from kvcalc.core.fields import Field
 from kvcalc.core.model import Model
 from kvcalc.errors import ConfigError, PresetError, UsageError
 from kvcalc.units import parse_count
+from kvcalc.values import value
 
 DEFAULT_PRESET = "llama-8b"
 
@@ -27,7 +27,7 @@ FLAGS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reference:
     """One way of naming one model."""
 

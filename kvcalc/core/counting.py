@@ -8,7 +8,7 @@ less one, whole blocks, a preallocated capacity) replace the ``Reach`` of a slab
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kvcalc.core.layers import (
     ChunkedAttention,
@@ -29,9 +29,10 @@ from kvcalc.core.layers import (
 from kvcalc.core.model import Array, LayerTally
 from kvcalc.dtypes import FLOAT32, Dtype, find_dtype
 from kvcalc.units import round_up
+from kvcalc.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reach:
     """How many rows are kept after T tokens: min(T // ratio, cap), up to whole blocks of ``step``; or a fixed number."""
 
@@ -54,7 +55,7 @@ ALL = Reach()
 ONE = Reach(fixed=1)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Slab:
     """An array of one sequence before its length is known: rows by ``reach``, each of ``row_bytes``."""
 
@@ -73,7 +74,7 @@ class Slab:
         return Array(self.component, self.label, rows, self.row_bytes, self.heads, self.width, self.dtype, self.note)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Types:
     """The element types of one request, all resolved."""
 

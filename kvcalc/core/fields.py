@@ -8,9 +8,9 @@ say which key of which file decided it. Names are the field's own: ``num_layers`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from kvcalc.errors import ConfigError
+from kvcalc.values import value
 
 Integer = int  # inside Fields, ``int`` is a method
 
@@ -18,7 +18,7 @@ MAX_FIELD = 2**40  # no real dimension comes near; keeps products far from absur
 MAX_LAYERS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Field:
     """A value as the source gave it (None is an explicit null) and where it stands, for people."""
 

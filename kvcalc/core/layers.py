@@ -10,12 +10,13 @@ Widths are elements. No part knows a batch, a length or a type: those come with 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
+from kvcalc.values import value
 
-@dataclass(frozen=True, slots=True)
+
+@value
 class FullAttention:
     """Every position: ``num_kv_heads`` keys of ``head_dim`` and values of ``v_head_dim``. MHA, GQA, MQA alike."""
 
@@ -27,7 +28,7 @@ class FullAttention:
     kind: ClassVar[str] = "full_attention"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SlidingAttention:
     """As FullAttention, but only the last ``window`` positions can be seen again."""
 
@@ -40,7 +41,7 @@ class SlidingAttention:
     kind: ClassVar[str] = "sliding_attention"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ChunkedAttention:
     """As FullAttention, but a position sees only its own chunk of ``chunk`` positions (Llama 4)."""
 
@@ -53,7 +54,7 @@ class ChunkedAttention:
     kind: ClassVar[str] = "chunked_attention"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LatentAttention:
     """MLA: one row of ``kv_lora_rank + rope_dim`` a position, shared by all heads, and no second array.
 
@@ -77,7 +78,7 @@ class LatentAttention:
         return self.kv_lora_rank + self.rope_dim
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Indexer:
     """Sparse attention's index keys: one row of ``index_head_dim`` a position (DeepSeek V3.2, GLM-5)."""
 
@@ -86,7 +87,7 @@ class Indexer:
     kind: ClassVar[str] = "indexer"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CompressedAttention:
     """DeepSeek V4: one array that is key and value at once.
 
@@ -105,7 +106,7 @@ class CompressedAttention:
     kind: ClassVar[str] = "compressed_attention"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Conv:
     """A causal convolution's window: ``kernel - 1`` past columns of ``channels`` (some engines keep ``kernel``)."""
 
@@ -114,7 +115,7 @@ class Conv:
     dtype: str | None = None  # None: the model's own type
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class State:
     """A recurrent state of fixed shape, whatever the length."""
 
@@ -127,7 +128,7 @@ class State:
         return prod(self.shape)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Recurrent:
     """State space and linear attention layers: fixed convolution windows and states, independent of the length.
 
@@ -143,7 +144,7 @@ class Recurrent:
     kind: ClassVar[str] = "recurrent"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CrossAttention:
     """Keys and values of the encoder's positions (or an image's), fixed after prefill."""
 
@@ -155,7 +156,7 @@ class CrossAttention:
     kind: ClassVar[str] = "cross_attention"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Shared:
     """Reads another layer's cache and keeps nothing; ``source`` is that layer's index where it is known."""
 
@@ -164,7 +165,7 @@ class Shared:
     kind: ClassVar[str] = "shared"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NoCache:
     """A layer without attention or state: an MLP or expert block."""
 

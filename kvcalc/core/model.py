@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kvcalc.core.fields import Fields
 from kvcalc.core.layers import Layer
 from kvcalc.dtypes import Dtype
+from kvcalc.values import value
 
 OptionValue = int | bool | str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Model:
     """What a model caches, and what is known of it besides."""
 
@@ -35,7 +36,7 @@ class Model:
     metadata: Mapping[str, object] = field(default_factory=dict)  # GGUF keys, or the config.json object, as read
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Request:
     """What is asked: sequences, types, ranks, and the engine's own options. ``None`` means unsaid."""
 
@@ -70,7 +71,7 @@ class Request:
 COMPONENTS = ("kv", "index", "state", "other")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Array:
     """One array that a layer (or a pool) holds, added over all sequences.
 
@@ -92,7 +93,7 @@ class Array:
         return self.rows * self.row_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LayerTally:
     """``count`` equal neighbours from layer ``first`` on, and the arrays that each holds."""
 
@@ -114,7 +115,7 @@ class LayerTally:
         return self.count * self.bytes_per_layer
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Tally:
     """What an engine holds for one request: its layers, and arrays that belong to no layer (tables, pool padding)."""
 

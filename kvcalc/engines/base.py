@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 from kvcalc.core.counting import Types
@@ -12,12 +11,13 @@ from kvcalc.core.model import Model, OptionValue, Request, Tally
 from kvcalc.dtypes import Dtype, find_dtype
 from kvcalc.errors import ArchitectureError, ConfigError, UsageError
 from kvcalc.units import parse_bytes, parse_count
+from kvcalc.values import value
 
 DEFAULT_TOKENS = 4096
 DEFAULT_DTYPE = "float16"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Option:
     """One ``-o name=value``. ``kind`` is int, count (4k), bytes (24GiB), bool, text or choice."""
 
@@ -71,7 +71,7 @@ def _further(_model: Model, request: Request, tally: Tally, step: int) -> Reques
     return request.at((tokens if isinstance(tokens, int) else 0) + step)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Engine:
     """An accounting. ``allocate`` is pure; ``step`` is the smallest length by which its figure can grow."""
 

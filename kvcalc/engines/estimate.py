@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 from kvcalc.core.model import Model, Request, Tally
 from kvcalc.engines.base import Engine, require_layers
 from kvcalc.errors import KvcalcError
+from kvcalc.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Estimate:
     """A figure and everything that it rests on."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from kvcalc.architectures.base import Architecture
@@ -23,6 +22,7 @@ from kvcalc.core.model import Model
 from kvcalc.dtypes import find_dtype
 from kvcalc.errors import ArchitectureError, ConfigError, DtypeError
 from kvcalc.readers.files import parse_object, read_text
+from kvcalc.values import value
 
 CONFIG_NAME = "config.json"
 QUANT_NAME = "hf_quant_config.json"
@@ -30,7 +30,7 @@ _MAX_NESTING = 4
 _DECIDING = ("num_layers", "num_attention_heads", "hidden_size")  # a class default for these deserves a word
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Decoder:
     """The part of a config that describes the text decoder."""
 

@@ -9,6 +9,7 @@ Top level of an estimate: ``schema_version``, ``engine``, ``model``, ``request``
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from fractions import Fraction
 
 from kvcalc.core.layers import Layer, runs
@@ -160,18 +161,13 @@ def layout_part(layers: tuple[Layer, ...]) -> list[Mapping[str, object]]:
 
 
 def _slots(part: object) -> dict[str, object]:
-    names: tuple[str, ...] = getattr(type(part), "__slots__", ())
-    return {name: _plain(getattr(part, name)) for name in names}
+    return {name: _plain(held) for name, held in vars(part).items()}
 
 
 def _plain(value: object) -> object:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    return (
-        _slots(value)
-        if hasattr(type(value), "__slots__") and not isinstance(value, str | int | float) and value is not None
-        else value
-    )
+    return _slots(value) if is_dataclass(value) else value
 
 
 def sweep_head(grid: Grid) -> Document:
