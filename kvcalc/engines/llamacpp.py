@@ -40,7 +40,7 @@ def allocate(model: Model, request: Request) -> Tally:
         request=_resolved(settings, context),
         report=_report(settings, context, hparams, memory, release),
         warnings=tuple(text for text in (warning, *_warnings(settings, context, hparams)) if text),
-        notes=_notes(settings, hparams, memory),
+        notes=(*_converted(model), *_notes(settings, hparams, memory)),
     )
 
 
@@ -104,7 +104,7 @@ def _check_types(settings: Settings, hparams: Hparams, release: Release) -> None
         for layer in range(hparams.trunk):
             if width(layer) % dtype.block_elements:
                 raise EngineError(
-                    f"llama.cpp refuses {dtype} for {side}: blocks of {dtype.block_elements} don't divide heads of {width(layer)}",
+                    f"llama.cpp refuses {dtype} for {side}: blocks of {dtype.block_elements} don't fill heads of {width(layer)}",
                     f"{hparams.name}, layer {layer}",
                     "take a type without blocks (f16, bf16)",
                 )
@@ -176,6 +176,12 @@ def _warnings(settings: Settings, context: Context, hparams: Hparams) -> list[st
     if hparams.arch.beside and hparams.arch.beside != "always":
         found.append("a draft model: where its file lacks embeddings the engine makes this context only beside its target's")
     return found
+
+
+def _converted(model: Model) -> tuple[str, ...]:
+    if model.format == "gguf":
+        return ()
+    return ("the GGUF keys are those that llama.cpp's converter would write for this model",)
 
 
 def _notes(settings: Settings, hparams: Hparams, memory: Memory) -> tuple[str, ...]:

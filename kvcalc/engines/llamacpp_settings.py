@@ -77,9 +77,9 @@ class _Choices:
         self.origins: dict[str, str] = {}
         self.default = "default of the library" if self.library else "default of llama-server"
 
-    def said(self, name: str) -> bool:
-        """Whether the request itself gives tokens or a batch."""
-        return not self.request.origins.get(name, "default").startswith("default")
+    def batch_said(self) -> bool:
+        """Whether the request itself gives a number of sequences."""
+        return self.request.batch_size > 1 or not self.request.origins.get("batch_size", "default").startswith("default")
 
     def pick(self, name: str, fallback: OptionValue, origin: str = "") -> OptionValue:
         """An option's value, or the fallback."""
@@ -131,7 +131,7 @@ def _refuse_ranks(request: Request) -> None:
 def _parallel(choices: _Choices) -> tuple[int, bool]:
     """n_seq_max, and whether the sequences share one cache where nothing else is said."""
     request = choices.request
-    asked = len(request.lengths) or (request.batch_size if choices.said("batch_size") else None)
+    asked = len(request.lengths) or (request.batch_size if choices.batch_said() else None)
     if asked is not None and "parallel" in choices.options and choices.options["parallel"] != asked:
         raise UsageError(
             f"{asked} sequences are asked for, and -o parallel={choices.options['parallel']} says otherwise",
@@ -145,7 +145,7 @@ def _parallel(choices: _Choices) -> tuple[int, bool]:
 
 
 def _lengths_said(choices: _Choices) -> bool:
-    return bool(choices.request.lengths) or (choices.request.tokens is not None and choices.said("tokens"))
+    return bool(choices.request.lengths) or choices.request.tokens is not None
 
 
 def _ctx_size(choices: _Choices, parallel: int, hparams: Hparams) -> int:

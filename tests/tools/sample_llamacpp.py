@@ -12,12 +12,14 @@ import json
 import random
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from kvcalc.architectures.gguf import GgufFields, fields_of, find_row
 from kvcalc.engines.llamacpp_arches import ARCHES
 from kvcalc.engines.llamacpp_hparams import read_hparams
-from kvcalc.errors import EngineError
+from kvcalc.errors import EngineError, KvcalcError
 
 TARGET = Path(__file__).resolve().parents[1] / "data" / "llamacpp_sample.json"
 PER_MODEL = 4
@@ -45,6 +47,8 @@ def stripped(metadata: dict[str, Any]) -> dict[str, Any]:
         read_hparams(recorder, arch, ARCHES[arch])
     except EngineError:
         return metadata
+    with suppress(KvcalcError):
+        fields_of(GgufFields(recorder, arch, str, ""), find_row(arch))
     return {key: value for key, value in metadata.items() if key in recorder.asked or key == "general.architecture"}
 
 
