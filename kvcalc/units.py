@@ -17,7 +17,8 @@ MAX_COUNT = 2**53  # beyond this a JSON reader elsewhere would round the number
 _BINARY = {"": 1, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40, "pi": 2**50}
 _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
 _COUNT_SUFFIX = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
-_NUMBER = re.compile(r"(\d{1,20})(?:\.(\d{1,12}))?\s*([A-Za-z]*)", re.ASCII)
+# No leading zero: in a list, "1,024" would be 1 and 24.
+_NUMBER = re.compile(r"(?!0\d)(\d{1,20}|\d{1,3}(?:[,_]\d{3}){1,6})(?:\.(\d{1,12}))?\s*([A-Za-z]*)", re.ASCII)
 _RANGE_STEPS_MAX = 10**7
 
 
@@ -31,32 +32,33 @@ def round_up(value: int, step: int) -> int:
     return ceil_div(value, step) * step
 
 
-def _scaled(text: str, suffixes: dict[str, int], what: str, example: str) -> int:
-    match = _NUMBER.fullmatch(text.strip().replace(",", "").replace("_", ""))
+def _scaled(text: str, suffixes: dict[str, int], what: str, example: str) -> Fraction:
+    match = _NUMBER.fullmatch(text.strip())
     suffix = match.group(3).lower() if match else ""
     if match is None or suffix not in suffixes:
         raise UsageError(f"{text[:40]!r} is not {what}", fix=f"write it like {example}")
     whole, decimals, _ = match.groups()
-    value = Fraction(f"{whole}.{decimals or 0}") * suffixes[suffix]
-    if value.denominator != 1:
-        value = Fraction(int(value))  # bytes and tokens are whole: 1.5GiB is, 0.3B isn't
-    if not 0 < value <= MAX_COUNT:
+    value = Fraction(f"{whole.replace(',', '').replace('_', '')}.{decimals or 0}") * suffixes[suffix]
+    if not 1 <= value <= MAX_COUNT:
         raise UsageError(f"{text[:40]!r} is out of range", fix=f"{what} lies between 1 and 2^53")
-    return int(value)
+    return value
 
 
 def parse_count(text: str, what: str = "a count") -> int:
-    """``4096``, ``4k`` (4,096), ``1m``: a positive integer. Raises UsageError."""
-    return _scaled(text, _COUNT_SUFFIX, what, "4096, 32k or 1m")
+    """``4096``, ``4k`` (4,096), ``1.5k``, ``1m``: a positive integer. Raises UsageError."""
+    value = _scaled(text, _COUNT_SUFFIX, what, "4096, 32k or 1m")
+    if value.denominator != 1:
+        raise UsageError(f"{text[:40]!r} is no whole number", fix=f"{what} is counted in ones: 4096, 32k or 1m")
+    return value.numerator
 
 
 def parse_bytes(text: str) -> int:
-    """``24GiB``, ``24GB``, ``1073741824``: bytes. Raises UsageError."""
+    """``24GiB``, ``24GB``, ``1073741824``: whole bytes, rounded down. Raises UsageError."""
     suffixes = {unit + b: factor for family in (_BINARY, _DECIMAL) for unit, factor in family.items() for b in ("", "b")}
-    return _scaled(text, suffixes, "a memory size", "24GiB, 24GB or 25769803776")
+    return int(_scaled(text, suffixes, "a memory size", "24GiB, 24GB or 25769803776"))
 
 
-def parse_counts(text: str, what: str = "tokens") -> Iterator[int]:
+def parse_counts(text: str, what: str = "a length") -> Iterator[int]:
     """A list of counts: ``1k..32k`` doubles, ``1k..32k:4k`` steps, ``1k,3000,32k`` lists. Raises UsageError.
 
     The whole text is checked before the first value comes; values come one at a time, so a range of a million

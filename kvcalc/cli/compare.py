@@ -42,7 +42,7 @@ def command(
     if len(lengths) > MAX_LENGTHS:
         raise UsageError(f"--tokens names over {MAX_LENGTHS} lengths", fix="kvcalc sweep prints longer tables")
     engine, request = engine_and_request(types, rules)
-    asked = replace(request, batch_size=parse_count(batch, "a batch"))
+    asked = replace(request, batch_size=parse_count(batch, "a value of --batch"))
     rows = [[estimate(model, asked.at(length), engine) for length in lengths] for model in load_many(naming, many.models)]
     if showing.json:
         from kvcalc.reports.to_json import compare_document

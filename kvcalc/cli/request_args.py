@@ -24,7 +24,7 @@ def engine_and_request(types: Types, rules: Rules, size: OneSize | None = None) 
     k_dtype, v_dtype = _types(types, origins)
     tokens = _given(size.tokens if size else None, "tokens", "--tokens", origins)
     batch = _given(size.batch if size else None, "batch_size", "--batch", origins)
-    lengths = _lengths(size.lengths, origins) if size and size.lengths else ()
+    lengths = _lengths(size.lengths, origins) if size and size.lengths is not None else ()
     if lengths and (tokens is not None or batch is not None):
         raise UsageError("--lengths says both how long and how many", fix="leave out --tokens and --batch")
     return engine, Request(
@@ -75,6 +75,8 @@ def _lengths(text: str, origins: dict[str, str]) -> tuple[int, ...]:
     """``512,8k,32k``, or a file with one length a line."""
     from kvcalc.readers.lengths import read_lengths
 
+    if not text.strip():
+        raise UsageError("--lengths names no length", fix="write --lengths 512,8k,32k, or name a file")
     origins["tokens"] = origins["batch_size"] = "flag --lengths"
     path = Path(text)
     if text[:1].isdigit() and not path.is_file():

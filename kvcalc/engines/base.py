@@ -52,11 +52,11 @@ class Option:
         )
 
     def _int(self, text: str) -> int:
-        bare = text.lstrip("-")
-        if not bare.isascii() or not bare.isdigit() or len(bare) > 16:
-            value = parse_count(text, f"a value of -o {self.name}")
-        else:
+        bare = text.removeprefix("-")
+        if bare.isascii() and bare.isdigit() and len(bare) <= 16:
             value = int(text)
+        else:
+            value = parse_count(text, f"a value of -o {self.name}")
         if value < self.minimum:
             raise UsageError(f"-o {self.name}={text[:40]} is below {self.minimum}", fix=f"give {self.minimum} or more")
         return value
