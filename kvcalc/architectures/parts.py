@@ -21,9 +21,9 @@ from kvcalc.units import ceil_div
 
 
 def item(fields: Fields, name: str, index: int, minimum: int = 0) -> int | None:
-    """A field of one layer: entry ``index`` of a list, or the number that stands for all. None when absent."""
+    """A field of one layer: entry ``index`` of a list, or the number ≥ 1 that stands for all. None when absent."""
     if not isinstance(fields.raw(name), list | tuple):
-        return fields.int_or_none(name, minimum)
+        return fields.int_or_none(name)
     values = fields.ints(name, minimum) or []
     if index >= len(values):
         raise ConfigError(f"{name} has {len(values)} entries, none for layer {index}", fields.at(name))
@@ -37,9 +37,18 @@ def query_heads(fields: Fields, index: int = 0) -> int:
 
 
 def kv_heads(fields: Fields, index: int = 0) -> int:
-    """Key/value heads of a layer: the file's, else one a query head."""
+    """Key/value heads of a layer: the file's, else one a query head. Raises ConfigError when they don't divide those."""
     found = item(fields, "num_kv_heads", index)
-    return query_heads(fields, index) if found is None else found
+    if found is None:
+        return query_heads(fields, index)
+    heads = known_heads(fields, index)
+    if found and heads % found:
+        raise ConfigError(
+            f"num_kv_heads must divide num_attention_heads (got {found}, {heads})",
+            fields.at("num_kv_heads"),
+            f"set it to a divisor of {heads}",
+        )
+    return found
 
 
 def head_width(fields: Fields, index: int = 0) -> int:
@@ -133,11 +142,19 @@ def state_dtype(fields: Fields) -> str:
     return fields.text("mamba_ssm_dtype") or fields.text("mamba_ssm_cache_dtype") or "float32"
 
 
+def scaled(fields: Fields, name: str, default: float, width: int) -> int:
+    """``width`` times the factor ``name``, in whole features. Raises ConfigError when nothing is left."""
+    found = int(fields.number(name, default) * width)
+    if not found:
+        raise ConfigError(f"{name} leaves nothing of {width}", fields.at(name))
+    return found
+
+
 def mamba(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
     """Mamba-1: a convolution over the inner width and inner × state numbers."""
     inner = fields.int_or_none("mamba_inner_size")
     if inner is None:
-        inner = round(fields.number("mamba_expand", 2) * fields.int("hidden_size"))
+        inner = scaled(fields, "mamba_expand", 2, fields.int("hidden_size"))
     kernel, state = fields.int("mamba_d_conv", 4), fields.int("mamba_d_state", 16)
     return (Recurrent("mamba", (Conv(inner, kernel),), (State((inner, state), state_dtype(fields)),)),)
 
@@ -207,6 +224,8 @@ def rwkv4(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder 
 def mlstm(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
     """The matrix memory of xLSTM: a key × value matrix, a key row and one number a head."""
     hidden, heads = fields.int("hidden_size"), fields.int_of(("num_heads", "num_attention_heads"))
-    k_width = int(hidden * fields.number("qk_dim_factor", 0.5)) // heads
-    v_width = int(hidden * fields.number("v_dim_factor", 1.0)) // heads
+    k_width = scaled(fields, "qk_dim_factor", 0.5, hidden) // heads
+    v_width = scaled(fields, "v_dim_factor", 1.0, hidden) // heads
+    if not (k_width and v_width):
+        raise ConfigError(f"{heads} heads leave no width of hidden_size {hidden}", fields.at("hidden_size"))
     return (Recurrent("mlstm", (), (State((heads, k_width, v_width)), State((heads, k_width)), State((heads,)))),)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kvcalc.architectures.aliases import LAYER_KINDS
-from kvcalc.core.fields import Fields
+from kvcalc.core.fields import MAX_LAYERS, Fields
 from kvcalc.errors import ArchitectureError, ConfigError
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
@@ -166,6 +166,8 @@ def letters(fields: Fields, num_layers: int) -> list[str]:  # noqa: ARG001 - the
     if not text or unknown:
         what = f"letters {', '.join(sorted(unknown))[:40]} are not known" if unknown else "is missing"
         raise ArchitectureError(f"hybrid_override_pattern: {what}", fields.at("hybrid_override_pattern"), "known: M * - E")
+    if len(text) > MAX_LAYERS:
+        raise ConfigError(f"hybrid_override_pattern has over {MAX_LAYERS:,} letters", fields.at("hybrid_override_pattern"))
     return [_LETTERS[letter] for letter in text]
 
 

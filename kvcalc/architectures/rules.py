@@ -288,21 +288,24 @@ def doubled(rule: Rule) -> Rule:
 
 def repeated(rule: Rule, key: str) -> Rule:
     """A looped model: ``key`` passes over the layers, each with a cache of its own."""
-    return lambda fields: rule(fields) * fields.int(key, 1)
+
+    def looped(fields: Fields) -> tuple[Layer, ...]:
+        layers, passes = rule(fields), fields.int(key, 1)
+        if passes * len(layers) > MAX_LAYERS:
+            raise ConfigError(f"{key} is {passes}, for {len(layers)} layers", fields.at(key))
+        return layers * passes
+
+    return looped
 
 
 def draft_layers(fields: Fields, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     """Multi-token-prediction layers: as many as the file names, each like the model's last attention layer."""
-    count = next(
-        (
-            n
-            for name in ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
-            if (n := fields.int_or_none(name, 0))
-        ),
-        0,
-    )
+    names = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+    name, count = next(((name, n) for name in names if (n := fields.int_or_none(name, 0))), ("", 0))
+    if count > MAX_LAYERS:
+        raise ConfigError(f"{name} is {count}, more than {MAX_LAYERS:,}", fields.at(name))
     like = next((layer for layer in reversed(layers) if not isinstance(layer[0], NoCache | Shared) and _attends(layer)), None)
-    return (_undo_window(like),) * min(count, MAX_LAYERS) if like and count else ()
+    return (_undo_window(like),) * count if like else ()
 
 
 def _attends(layer: Layer) -> bool:

@@ -110,12 +110,12 @@ class Fields(Mapping[str, Field]):
         return value
 
     def number(self, name: str, default: float) -> float:
-        """A finite number; missing or null is ``default``. Raises ConfigError."""
+        """A number above 0; missing or null is ``default``. Raises ConfigError."""
         value = self.raw(name)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MAX_FIELD:
-            raise ConfigError(f"{name} must be a number, not {value!r:.40}", self.at(name))
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < MAX_FIELD:
+            raise ConfigError(f"{name} must be a number above 0, not {value!r:.40}", self.at(name))
         return value
 
     def texts(self, name: str) -> list[str] | None:
