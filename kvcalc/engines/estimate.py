@@ -52,7 +52,7 @@ def estimate(model: Model, request: Request, engine: Engine) -> Estimate:
         step=step,
         bytes_per_token=Fraction(longer.total_bytes - tally.total_bytes, step) if longer else None,
         fixed_bytes=_fixed(tally, longer) if longer else None,
-        warnings=(*_warnings(model, tokens if isinstance(tokens, int) else 0), *tally.warnings),
+        warnings=(*_warnings(model, tokens if isinstance(tokens, int) else 0), *_unused(model, request, tally), *tally.warnings),
         excluded=(*engine.excluded, *_draft_left_out(model, request), *tally.excluded),
     )
 
@@ -79,6 +79,22 @@ def _warnings(model: Model, tokens: int) -> tuple[str, ...]:
     if model.max_tokens is not None and tokens > model.max_tokens:
         found.append(f"{tokens:,} tokens are beyond the model's own maximum of {model.max_tokens:,}")
     return (*found, *model.notes)
+
+
+_RANKS = ("tp_size", "pp_size", "dp_size", "tensor_parallel_size", "pipeline_parallel_size")
+
+
+def _unused(model: Model, request: Request, tally: Tally) -> tuple[str, ...]:
+    """What was asked and changed nothing: an engine that counts ranks names them in its tally's request."""
+    found = []
+    kinds = {part.kind for layer in model.layers for part in layer}
+    if request.encoder_tokens and kinds and "cross_attention" not in kinds:
+        found.append("encoder tokens play no part: no layer of this model attends to an encoder")
+    if request.draft and not model.draft_layers:
+        found.append("the model's file names no draft layers: there are none to count")
+    if max(request.tp_size, request.pp_size, request.dp_size) > 1 and not any(name in tally.request for name in _RANKS):
+        found.append("parallel ranks play no part in this accounting: the figure is the whole model's")
+    return tuple(found)
 
 
 def _draft_left_out(model: Model, request: Request) -> tuple[str, ...]:
