@@ -52,7 +52,7 @@ def _from_config(config: Path | str | Mapping[str, object] | None, overrides: Ma
     from kvcalc.readers.hf_config import model_of, read_config
 
     if config is None:
-        return model_of({"model_type": "equation"}, "", "the equation", overrides, source_format="flags")
+        return model_of({"model_type": "equation"}, "", "the equation", overrides, assume, "flags")
     if isinstance(config, Mapping):
         return model_of(config, "config", "config", overrides, assume)
     return read_config(Path(config), overrides, assume)

@@ -111,7 +111,8 @@ def _unknown(problem: Exception, words: list[str]) -> int:
     """Typer's usage errors carry ``format_message``; its Abort is Ctrl-C; the rest are bugs."""
     message = getattr(problem, "format_message", None)
     if message is not None:
-        return _known(UsageError(str(message()), fix=f"see {_help_of(words)}"), words)
+        text = str(message())  # empty where no verb was given: the help is on the screen already
+        return _known(UsageError(text, fix=f"see {_help_of(words)}"), words) if text else ExitCode.USAGE
     if type(problem).__name__ == "Abort":
         return _interrupted()
     import traceback

@@ -120,7 +120,7 @@ def load_reference(reference: Reference, naming: Described) -> Model:
         from kvcalc.readers.gguf_model import read_gguf_model
 
         return read_gguf_model(reference.value, naming.file, naming.revision, overrides, assume)
-    return _equation(overrides)
+    return _equation(overrides, assume)
 
 
 def _preset(name: str, naming: Described, overrides: Mapping[str, Field], assume: str) -> Model:
@@ -134,10 +134,10 @@ def _preset(name: str, naming: Described, overrides: Mapping[str, Field], assume
         raise ConfigError(f"{name[:80]!r} is no file, no folder with a config.json, and no preset", fix=problem.fix) from None
 
 
-def _equation(overrides: Mapping[str, Field]) -> Model:
+def _equation(overrides: Mapping[str, Field], assume: str) -> Model:
     from kvcalc.readers.hf_config import model_of
 
-    return model_of({"model_type": "equation"}, "", "the equation", overrides, source_format="flags")
+    return model_of({"model_type": "equation"}, "", "the equation", overrides, assume, "flags")
 
 
 def flag_fields(naming: Described) -> dict[str, Field]:

@@ -21,7 +21,9 @@ def console(stderr: bool = False, stream: TextIO | None = None) -> Console:
 
     stream = stream or (sys.stderr if stderr else sys.stdout)
     terminal = hasattr(stream, "isatty") and stream.isatty()
-    return Console(file=stream, width=None if terminal else PIPE_WIDTH, highlight=False, soft_wrap=False, emoji=False)
+    width = None if terminal else PIPE_WIDTH
+    # No markup: a file's own words may hold brackets, and are shown as they are.
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
 
 
 def show(*items: RenderableType) -> None:
@@ -38,7 +40,7 @@ def write_json(document: Mapping[str, object]) -> None:
 
 def warn(text: str) -> None:
     """A line on stderr that is no error."""
-    console(stderr=True).print(f"note: {text}", markup=False, style="yellow")
+    console(stderr=True).print(f"note: {text}", style="yellow", soft_wrap=True)
 
 
 def show_error(problem: KvcalcError, as_json: bool) -> ExitCode:
@@ -48,9 +50,9 @@ def show_error(problem: KvcalcError, as_json: bool) -> ExitCode:
 
         write_json(error_document(problem))
     out = console(stderr=True)
-    out.print(f"error: {problem.what}", style="bold red", markup=False)
+    out.print(f"error: {problem.what}", style="bold red", soft_wrap=True)
     if problem.where:
-        out.print(f"   at: {problem.where}", markup=False)
+        out.print(f"   at: {problem.where}", soft_wrap=True)
     if problem.fix:
-        out.print(f"  fix: {problem.fix}", markup=False)
+        out.print(f"  fix: {problem.fix}", soft_wrap=True)
     return problem.exit_code

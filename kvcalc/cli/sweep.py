@@ -13,7 +13,7 @@ from typing import Annotated, TextIO
 from typer import Option
 
 from kvcalc.cli.grouping import takes_groups
-from kvcalc.cli.model_args import DEFAULT_PRESET, load_many
+from kvcalc.cli.model_args import DEFAULT_PRESET, load_many, references
 from kvcalc.cli.options import ManyModels, Naming, Rules, Showing, Types, Writing
 from kvcalc.cli.output import console, warn
 from kvcalc.cli.request_args import MAX_AXIS, engine_and_request, type_axis
@@ -56,7 +56,8 @@ def command(
     form: Annotated[Format, Option("--format", "-f", help="How the rows are written.", rich_help_panel="Output")] = Format.table,
 ) -> int:
     """A table over lengths, and batches, types and models."""
-    grid = replace(_grid(many, naming, types, rules, tokens, batch), memory=parse_bytes(memory) if memory else None)
+    budget = parse_bytes(memory) if memory is not None else None
+    grid = replace(_grid(many, naming, types, rules, tokens, batch), memory=budget)
     found = _checked(cells(grid))
     with _stream(writing) as stream:
         _write(Format.json if showing.json else form, grid, found, stream)
@@ -71,7 +72,7 @@ def _grid(many: ManyModels, naming: Naming, types: Types, rules: Rules, tokens: 
     pairs = type_axis(types)
     engine, request = engine_and_request(Types(), rules)
     models = load_many(naming, many.models, DEFAULT_PRESET)
-    if len(models) == 1 and models[0].name == DEFAULT_PRESET and not many.models and naming.preset is None:
+    if not references(naming, many.models):
         warn(f"no model is named: {DEFAULT_PRESET} is taken")
     return Grid(tuple(models), pairs, batches, lambda: parse_counts(tokens), engine, request)
 

@@ -12,6 +12,14 @@ MAX_TEXT_BYTES = 16 * 2**20  # the largest published config.json is under 1 MiB
 MAX_DEPTH = 60
 
 
+def is_folder(path: Path) -> bool:
+    """Whether it is one; a name that the system refuses (too long, forbidden) isn't, and reading it says why."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 def read_text(path: Path, error: type[InputError] = ConfigError, limit: int = MAX_TEXT_BYTES) -> str:
     """The file as UTF-8 text, with or without a byte-order mark. Raises ``error``."""
     try:

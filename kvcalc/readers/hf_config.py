@@ -21,7 +21,7 @@ from kvcalc.core.layers import CrossAttention
 from kvcalc.core.model import Model
 from kvcalc.dtypes import find_dtype
 from kvcalc.errors import ArchitectureError, ConfigError, DtypeError
-from kvcalc.readers.files import parse_object, read_text
+from kvcalc.readers.files import is_folder, parse_object, read_text
 from kvcalc.values import value
 
 CONFIG_NAME = "config.json"
@@ -41,7 +41,7 @@ class Decoder:
 
 def read_config(path: Path, overrides: Mapping[str, Field] | None = None, assume: str = "") -> Model:
     """The model of a config.json, or of a folder that holds one. Raises ConfigError, ArchitectureError."""
-    if path.is_dir():
+    if is_folder(path):
         path = path / CONFIG_NAME
     config = parse_object(read_text(path), str(path))
     quant = path.with_name(QUANT_NAME)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kvcalc.core.fields import Field
 from kvcalc.core.model import Model
 from kvcalc.errors import PresetError
-from kvcalc.readers.files import read_text
+from kvcalc.readers.files import is_folder, read_text
 from kvcalc.readers.hf_config import model_of
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def user_folder() -> Path | None:
 
 def folders(extra: Path | None = None) -> list[Path]:
     """Where to look, first come first served. Raises PresetError when ``extra`` is no folder."""
-    if extra is not None and not extra.is_dir():
+    if extra is not None and not is_folder(extra):
         raise PresetError("there is no such folder", str(extra), "give --presets-dir a folder of .yaml files")
-    return [folder for folder in (extra, user_folder(), shipped_folder()) if folder is not None and folder.is_dir()]
+    return [folder for folder in (extra, user_folder(), shipped_folder()) if folder is not None and is_folder(folder)]
 
 
 def preset_paths(extra: Path | None = None) -> Iterator[Path]:

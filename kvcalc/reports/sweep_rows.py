@@ -8,12 +8,15 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TextIO
 
+from rich.text import Text
+
 from kvcalc.engines.sweep import Cell
 from kvcalc.reports.to_json import Document
 from kvcalc.reports.to_table import bar, plain_table
 from kvcalc.units import format_bytes
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
 PAGE = 400  # rows of one table; a longer sweep goes on with the same columns
@@ -53,21 +56,23 @@ def write_json(head: Document, cells: Iterable[Cell], stream: TextIO) -> None:
     stream.write("\n  ]\n}\n")
 
 
-def tables(cells: Iterable[Cell]) -> Iterator[Table]:
-    """Tables of up to ``PAGE`` rows; bars only where one page holds everything."""
+def tables(cells: Iterable[Cell]) -> Iterator[RenderableType]:
+    """Tables of up to ``PAGE`` rows; bars, and a line above for what is the same in all rows, only where one holds everything."""
     rest = iter(cells)
     page = list(islice(rest, PAGE))
     following = next(rest, None)
     if following is not None:
         rest = chain([following], rest)
     constant = _constant_columns(page) if following is None else frozenset()
+    if constant:
+        yield Text(_title(page[0], constant), style="bold")
     yield _table(page, constant, bars=following is None, heading=True)
     while page := list(islice(rest, PAGE)):
         yield _table(page, constant, bars=False, heading=False)
 
 
 def _constant_columns(page: list[Cell]) -> frozenset[str]:
-    """Columns that say the same in every row: they go into the title instead."""
+    """Columns that say the same in every row: they go into a line above instead."""
     names = ("model", "k_dtype", "v_dtype", "batch_size")
     return frozenset(name for name in names if len({getattr(cell, name) for cell in page}) == 1) if len(page) > 1 else frozenset()
 
@@ -83,10 +88,13 @@ _HEADS = {
 }
 
 
+def _title(cell: Cell, names: frozenset[str]) -> str:
+    return "  ".join(f"{_HEADS[name]} {getattr(cell, name)}" for name in _HEADS if name in names)
+
+
 def _table(page: list[Cell], constant: frozenset[str], bars: bool, heading: bool) -> Table:
     names = [name for name in _HEADS if name not in constant]
     first = page[0]
-    title = "  ".join(f"{_HEADS[name]} {getattr(first, name)}" for name in _HEADS if name in constant)
     numeric = [index for index, name in enumerate(names) if name in ("batch_size", "tokens", "total_bytes")]
     heads = [
         *(_HEADS[name] for name in names),
@@ -95,7 +103,7 @@ def _table(page: list[Cell], constant: frozenset[str], bars: bool, heading: bool
         "",
         *([""] if bars else []),
     ]
-    table = plain_table(*heads, right=[*numeric, len(names)], title=title if heading else "")
+    table = plain_table(*heads, right=[*numeric, len(names)])
     table.show_header = heading
     if not bars:
         for name, column in zip(names, table.columns, strict=False):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from fractions import Fraction
+from math import isfinite
 
 from kvcalc.core.layers import Layer, runs
 from kvcalc.core.model import Array, LayerTally, Model
@@ -103,8 +104,20 @@ def model_part(model: Model) -> Document:
         "dtype": model.dtype,
         "draft_layers": len(model.draft_layers),
         "assumed": model.assumed or None,
-        "fields": {name: {"value": field.value, "origin": field.origin} for name, field in sorted(model.fields.used.items())},
+        "fields": {
+            name: {"value": plain(field.value), "origin": field.origin} for name, field in sorted(model.fields.used.items())
+        },
     }
+
+
+def plain(value: object) -> object:
+    """A file's own value as JSON has it: NaN, Infinity and what only YAML knows (dates, sets) as text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    finite = isinstance(value, float) and isfinite(value)
+    return value if finite or value is None or isinstance(value, str | int) else str(value)
 
 
 def request_part(found: Estimate) -> Document:

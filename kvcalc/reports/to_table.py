@@ -165,9 +165,7 @@ def summary(found: Estimate) -> Iterable[RenderableType]:
     """Total, growth, what is held, what is left out, and whatever must be said."""
     rows = plain_table("", "", "", right=(1,))
     rows.show_header = False
-    rows.add_row(
-        "[bold]total[/bold]", f"[bold]{found.total_bytes:,} bytes[/bold]", f"[bold]{format_bytes(found.total_bytes)}[/bold]"
-    )
+    rows.add_row("total", f"{found.total_bytes:,} bytes", format_bytes(found.total_bytes), style="bold")
     if found.tally.held_bytes is not None:
         rows.add_row(
             "held by the allocator",
