@@ -88,6 +88,12 @@ def aliases_of(model_type: str, row: Architecture) -> dict[str, tuple[str, ...]]
     return {**found, **row.aliases}
 
 
+def neutral_name(key: str, model_type: str, row: Architecture) -> str:
+    """The neutral name of a file's key (``num_key_value_heads`` → ``num_kv_heads``), else the key itself."""
+    names = aliases_of(model_type, row)
+    return key if key in names else next((name for name, keys in names.items() if key in keys), key)
+
+
 def neutral_fields(
     config: Mapping[str, object], row: Architecture, model_type: str, defaults: Mapping[str, object], label: str, where: str
 ) -> Fields:

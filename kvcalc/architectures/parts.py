@@ -33,7 +33,11 @@ def item(fields: Fields, name: str, index: int, minimum: int = 0) -> int | None:
 def query_heads(fields: Fields, index: int = 0) -> int:
     """Query heads of a layer. Raises ConfigError when the file names none."""
     found = item(fields, "num_attention_heads", index)
-    return fields.int("num_attention_heads") if found is None else found
+    if found is None:
+        raise ConfigError(
+            "neither num_kv_heads nor num_attention_heads is named", fields.where, "give the heads with --kv-heads or --heads"
+        )
+    return found
 
 
 def kv_heads(fields: Fields, index: int = 0) -> int:
@@ -56,6 +60,8 @@ def head_width(fields: Fields, index: int = 0) -> int:
     named = item(fields, "head_dim", index, minimum=1)
     if named is not None:
         return named
+    if fields.raw("hidden_size") is None:
+        raise ConfigError("neither head_dim nor hidden_size is named", fields.where, "give the head's width with --head-dim")
     hidden, heads = fields.int("hidden_size"), query_heads(fields, index)
     if heads == 0 or hidden % heads:
         raise ConfigError(

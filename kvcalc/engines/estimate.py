@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from kvcalc.core.fields import Fields
 from kvcalc.core.model import Model, Request, Tally
 from kvcalc.engines.base import Engine, require_layers
 from kvcalc.errors import KvcalcError
@@ -94,7 +95,16 @@ def _unused(model: Model, request: Request, tally: Tally) -> tuple[str, ...]:
         found.append("the model's file names no draft layers: there are none to count")
     if max(request.tp_size, request.pp_size, request.dp_size) > 1 and not any(name in tally.request for name in _RANKS):
         found.append("parallel ranks play no part in this accounting: the figure is the whole model's")
-    return tuple(found)
+    return (*found, *_unread(model.fields))
+
+
+_SAID = ("flag ", "argument ")
+
+
+def _unread(fields: Fields) -> tuple[str, ...]:
+    """Fields that a user gave and no rule looked at: a misspelt key, or a flag that this model type has no use for."""
+    origins = [fields.origin(name) for name in fields if name not in fields.used]
+    return tuple(f"{origin} plays no part: nothing in this count reads it" for origin in origins if origin.startswith(_SAID))
 
 
 def _draft_left_out(model: Model, request: Request) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from kvcalc.architectures.lookup import (
     known,
     nested_decoder,
     neutral_fields,
+    neutral_name,
     type_by_class,
     type_by_keys,
 )
@@ -141,7 +142,8 @@ def decoder_fields(
     dtype = _dtype_field(decoder, config, where)
     if dtype is not None:
         fields = fields.with_values({"dtype": dtype})
-    return fields.with_values(overrides) if overrides else fields
+    said = {neutral_name(key, decoder.model_type, row): field for key, field in overrides.items()}
+    return fields.with_values(said) if said else fields
 
 
 def _dtype_field(decoder: Decoder, config: Mapping[str, object], where: str) -> Field | None:
