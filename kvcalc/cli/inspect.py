@@ -11,6 +11,7 @@ from kvcalc.cli.model_args import load
 from kvcalc.cli.options import Described, OneModel, OneSize, Rules, Showing, Types
 from kvcalc.cli.output import show, write_json
 from kvcalc.cli.request_args import engine_and_request
+from kvcalc.core.model import Model
 from kvcalc.engines.estimate import estimate
 
 EXAMPLES = (
@@ -37,9 +38,27 @@ def command(
         from kvcalc.reports.to_json import estimate_document, layout_part
 
         layout = layout_part(found.model.layers)
-        write_json({**estimate_document(found, "inspect", by_layer=each), "layout": layout})
+        write_json({**estimate_document(found, "inspect", by_layer=each), "layout": layout, **_file_part(found.model)})
     else:
         from kvcalc.reports.layout import inspect_view
 
         show(inspect_view(found, each))
+        _show_file(found.model)
     return 0
+
+
+def _file_part(model: Model) -> dict[str, object]:
+    """What only a GGUF file says."""
+    if model.format != "gguf":
+        return {}
+    from kvcalc.reports.gguf_view import gguf_part
+
+    return {"gguf": gguf_part(model)}
+
+
+def _show_file(model: Model) -> None:
+    if model.format == "gguf":
+        from kvcalc.reports.gguf_view import gguf_view
+
+        for part in gguf_view(model):
+            show(part)
