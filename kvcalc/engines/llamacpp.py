@@ -33,7 +33,7 @@ def allocate(model: Model, request: Request) -> Tally:
     hparams = hparams_of(model, release)
     settings = settings_of(request, hparams, release)
     check(settings, hparams, release)
-    context, memory = context_of(settings, hparams, release), memory_of(hparams, _layout(settings, release))
+    context, memory = context_of(settings, hparams, release), _memory(hparams, settings, release, request.draft)
     layers = tally_layers(hparams, memory, context, settings.type_k, settings.type_v)
     return Tally(
         layers,
@@ -72,7 +72,7 @@ def check(settings: Settings, hparams: Hparams, release: Release) -> None:
     if settings.batch_size == 0 and settings.ubatch_size == 0:
         raise EngineError("llama.cpp refuses: batch-size and ubatch-size are both 0", fix="give one of them")
     _check_types(settings, hparams, release)
-    if settings.mtp and (release.nextn_arches is not None or hparams.nextn == 0 or hparams.arch.router):
+    if settings.mtp and not _predicts(hparams, release):
         raise EngineError(
             "llama.cpp refuses: an MTP context is asked for, and the file has no blocks that predict further tokens",
             hparams.name,
@@ -130,6 +130,21 @@ def _check_reuse(hparams: Hparams) -> None:
             f"llama.cpp aborts on this file: layers from {first} on would read caches that layers {first - 2}, {first - 1} lack",
             hparams.name,
         )
+
+
+def _memory(hparams: Hparams, settings: Settings, release: Release, draft: bool) -> Memory:
+    """The context's caches; with ``draft`` those of the second context as well, which drafts with the last blocks."""
+    layout = _layout(settings, release)
+    main = memory_of(hparams, layout)
+    if not draft or settings.mtp or not _predicts(hparams, release):
+        return main
+    second = memory_of(hparams, replace(layout, mtp=True))
+    drafts = tuple(replace(cache, name=f"mtp {cache.name}") for cache in second.caches)
+    return Memory((*main.caches, *drafts), main.states, main.compressors)
+
+
+def _predicts(hparams: Hparams, release: Release) -> bool:
+    return release.nextn_arches is None and hparams.nextn > 0 and not hparams.arch.router
 
 
 def _layout(settings: Settings, release: Release) -> Layout:
@@ -201,6 +216,7 @@ def _resolved(settings: Settings, context: Context) -> dict[str, tuple[object, s
         "k_dtype": (settings.type_k.name, origins["cache-type-k"]),
         "v_dtype": (settings.type_v.name, origins["cache-type-v"]),
         "ctx-size": (settings.ctx_size, origins["ctx-size"]),
+        "batch-size": (settings.batch_size, origins["batch-size"]),
         "kv-unified": (settings.unified, origins.get("kv-unified", "this release shares one cache")),
         "swa-full": (settings.swa_full, origins["swa-full"]),
         "ubatch-size": (context.ubatch, f"{origins['ubatch-size']}, at most the batch and the context"),
@@ -218,6 +234,7 @@ def _report(settings: Settings, context: Context, hparams: Hparams, memory: Memo
         "n_batch": min(settings.ctx_size, settings.batch_size) if hparams.causal else settings.batch_size,
         "n_ubatch": context.ubatch,
         "n_rs_seq": context.snapshots,
+        "context_type": "mtp" if settings.mtp else "default",
         "kv_unified": context.unified,
         "swa_full": context.swa_full,
         "flash_attn": settings.flash_attn,
@@ -236,7 +253,7 @@ def total(model: Model, request: Request) -> Callable[[int, int], int]:
     base = replace(request, options=options, origins=origins, lengths=())
     settings = settings_of(replace(base, tokens=256, batch_size=1), hparams, release)
     check(settings, hparams, release)
-    memory = memory_of(hparams, _layout(settings, release))
+    memory = _memory(hparams, settings, release, request.draft)
     rows = cache_bytes(memory, settings.type_k, settings.type_v)
 
     def figure(batch_size: int, tokens: int) -> int:
