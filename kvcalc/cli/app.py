@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from kvcalc import __version__
+from kvcalc.cli.plain import take_plain
 from kvcalc.errors import ExitCode, KvcalcError, UsageError
 
 VERBS: dict[str, str] = {
@@ -68,7 +69,10 @@ def _command(verb: str | None) -> Any:
         if verb in (None, name):
             found = import_module(module)
             app.command(name, epilog=examples(found.EXAMPLES), no_args_is_help=False)(found.command)
-    return typer.main.get_command(app)
+    group = typer.main.get_command(app)
+    for command in (group, *group.commands.values()):  # type: ignore[attr-defined]
+        take_plain(command)
+    return group
 
 
 def examples(lines: tuple[str, ...]) -> str:
