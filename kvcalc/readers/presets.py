@@ -29,9 +29,24 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,80}", re.ASCII)
 
 @cache
 def shipped_folder() -> Path:
-    """The presets inside the wheel, or beside the package in a checkout."""
+    """The presets inside the wheel, or beside the package in a checkout; unpacked once where the package is in a zip."""
     inside = Path(__file__).resolve().parent.parent / "presets"
-    return inside if inside.is_dir() else inside.parent.parent / "presets"
+    beside = inside.parent.parent / "presets"
+    return next((folder for folder in (inside, beside) if folder.is_dir()), None) or _unpacked()
+
+
+def _unpacked() -> Path:
+    import atexit
+    import shutil
+    import tempfile
+    from importlib.resources import files
+
+    folder = Path(tempfile.mkdtemp(prefix="kvcalc-presets-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    packed = files("kvcalc") / "presets"
+    for entry in packed.iterdir() if packed.is_dir() else ():
+        (folder / entry.name).write_bytes(entry.read_bytes())
+    return folder
 
 
 def user_folder() -> Path | None:
@@ -61,41 +76,45 @@ def preset_paths(extra: Path | None = None) -> Iterator[Path]:
 
 
 def find_preset(name: str, extra: Path | None = None) -> Path:
-    """The file of a preset by its name or an alias. Raises PresetError with near matches."""
-    key = name.strip().lower()
+    """The file of a preset by its name or an alias. Raises PresetError with near matches.
+
+    ``qwen3:8b``, ``Qwen3_8B`` and ``Qwen/Qwen3-8B`` are ways of writing ``qwen3-8b``.
+    """
+    key = folded(name.rsplit("/", 1)[-1])
     if _NAME.fullmatch(key):
         for folder in folders(extra):
             path = folder / f"{key}.yaml"
             if path.is_file():
                 return path
-        aliased = _by_alias(key, extra)
+        aliased = next((path for path in preset_paths(extra) if key in aliases_of(path)), None)
         if aliased is not None:
             return aliased
-    names = [*(path.stem for path in preset_paths(extra)), *_aliases(extra)]
+    names = [word for path in preset_paths(extra) for word in (path.stem, *aliases_of(path))]
     near = get_close_matches(key[:80], names, n=4, cutoff=0.4)
     hint = f"did you mean {', '.join(near)}?" if near else "kvcalc presets lists them"
     raise PresetError(f"there is no preset called {name[:60]!r}", fix=hint)
 
 
-def _by_alias(key: str, extra: Path | None) -> Path | None:
-    for path in preset_paths(extra):
-        # Cheap first: a file whose text doesn't hold the word can't have it as an alias.
-        if key in read_text(path, PresetError, MAX_PRESET_BYTES).lower() and key in (
-            alias.lower() for alias in read_preset(path).aliases
-        ):
-            return path
-    return None
+def folded(name: str) -> str:
+    """One spelling for the ways in which people separate a name's parts."""
+    return name.strip().lower().replace(":", "-").replace("_", "-")
 
 
-def _aliases(extra: Path | None) -> list[str]:
-    return [alias for path in preset_paths(extra) for alias in _safe_aliases(path)]
+_ALIASES = re.compile(r"^aliases:[ \t]*\[([^\]]*)\]", re.MULTILINE)
 
 
-def _safe_aliases(path: Path) -> tuple[str, ...]:
+def aliases_of(path: Path) -> tuple[str, ...]:
+    """A preset's other names, read off its one line where they stand on one; none where the file is broken."""
     try:
-        return read_preset(path).aliases
+        text = read_text(path, PresetError, MAX_PRESET_BYTES)
+        line = _ALIASES.search(text)
+        if line is None:
+            words = read_preset(path).aliases if "aliases:" in text else ()
+        else:
+            words = tuple(word.strip().strip("\"'") for word in line.group(1).split(","))
     except PresetError:
-        return ()  # a broken file elsewhere must not hide the suggestion
+        return ()  # a broken file elsewhere must not hide the others
+    return tuple(folded(word) for word in words if word)
 
 
 def read_preset(path: Path) -> Preset:
