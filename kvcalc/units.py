@@ -18,7 +18,7 @@ _BINARY = {"": 1, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40, "pi": 2**5
 _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
 _COUNT_SUFFIX = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 # No leading zero: in a list, "1,024" would be 1 and 24.
-_NUMBER = re.compile(r"(?!0\d)(\d{1,20}|\d{1,3}(?:[,_]\d{3}){1,6})(?:\.(\d{1,12}))?\s*([A-Za-z]*)", re.ASCII)
+_NUMBER = re.compile(r"(?!0\d)(\d{1,20}|[1-9]\d{0,2}(?:[,_]\d{3}){1,6})(?:\.(\d{1,12}))?\s*([A-Za-z]*)", re.ASCII)
 _RANGE_STEPS_MAX = 10**7
 
 

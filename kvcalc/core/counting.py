@@ -121,7 +121,7 @@ def slabs_of(part: Part, types: Types) -> tuple[Slab, ...]:
             return _compressed(part, types)
         case Recurrent():
             return recurrent_slabs(part, types)
-        case Shared() | NoCache():
+        case Shared() | NoCache():  # pragma: no branch - a part is one of these
             return ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcalc.core.log_facts import Figure
+from kvcalc.core.log_facts import Figure, Load, Setting, Statement
 
 MIB = 2**20
 
@@ -31,3 +31,21 @@ def test_a_negative_size_covers_nothing_positive() -> None:
 @given(st.integers(0, 2**45), st.integers(0, 4))
 def test_what_prints_so_is_covered(count: int, decimals: int) -> None:
     assert Figure(f"{count / MIB:.{decimals}f}", MIB).covers(count)
+
+
+def test_a_statement_hands_out_figures_counts_and_words_by_name() -> None:
+    statement = Statement("blocks", 3, "line", {"tokens": Figure("1,024"), "device": "cuda:0"})
+    assert statement.figure("tokens") == Figure("1,024")
+    assert statement.figure("device") is None
+    assert statement.count("tokens") == 1024
+    assert statement.count("missing") is None
+    assert statement.word("device") == "cuda:0"
+    assert statement.word("tokens") == ""
+
+
+def test_a_load_finds_settings_and_statements() -> None:
+    load = Load("vllm", 1, settings={"b": Setting("2", 4)})
+    load.statements += [Statement("x", 1, "", {}), Statement("y", 2, "", {}), Statement("x", 3, "", {})]
+    assert load.setting("a", "b") == "2"
+    assert load.setting("a") is None
+    assert [each.line for each in load.of_kind("x")] == [1, 3]
