@@ -31,7 +31,13 @@ COMMON_ALIASES: dict[str, tuple[str, ...]] = {
 
 ENCODER_DECODER_ALIASES: dict[str, tuple[str, ...]] = {
     "num_layers": ("decoder_layers", "num_decoder_layers", "decoder_num_hidden_layers", "num_layers", "num_hidden_layers"),
-    "num_attention_heads": ("decoder_attention_heads", "num_heads", "decoder_num_attention_heads", "num_attention_heads"),
+    "num_attention_heads": (
+        "decoder_attention_heads",
+        "num_decoder_attention_heads",
+        "num_heads",
+        "decoder_num_attention_heads",
+        "num_attention_heads",
+    ),
     "num_kv_heads": ("decoder_num_key_value_heads", "num_key_value_heads"),
     "head_dim": ("d_kv", "head_dim"),
     "hidden_size": ("d_model", "hidden_size"),
@@ -70,6 +76,10 @@ LAYER_KINDS: dict[str, str] = {
     "recurrent": "linear_attention",
     "conv": "linear_attention",
     "hybrid": "hybrid",
+    "hybrid_sliding": "hybrid_sliding",
+    "reference_sliding_attention": "reference_sliding_attention",
+    "minimax_m3_sparse": "indexed_attention",
+    "qwen_sparse_attention": "indexed_attention",
     "indexed_attention": "indexed_attention",
     "deepseek_sparse_attention": "indexed_attention",
     "moe": "none",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from kvcalc.architectures import parts, patterns, rules
+from kvcalc.architectures import hybrids, parts, patterns, rules
 from kvcalc.architectures.base import Rule
 from kvcalc.architectures.patterns import FULL, LINEAR, SLIDING
 from kvcalc.core.fields import MAX_LAYERS, Field, Fields
@@ -114,7 +114,7 @@ def _windowed_latent(fields: Fields) -> tuple[Layer, ...]:
 def _pooled_latent(fields: Fields) -> tuple[Layer, ...]:
     """glm5-next: delta attention and MLA; the indexer keeps a key, a gate and a pooled key a position."""
     index = (Indexer(3 * fields.int("index_head_dim")),)
-    return tuple(layer + index if isinstance(layer[0], LatentAttention) else layer for layer in rules.kimi_linear(fields))
+    return tuple(layer + index if isinstance(layer[0], LatentAttention) else layer for layer in hybrids.kimi_linear(fields))
 
 
 def _mamba2(fields: Fields, index: int) -> Layer:
@@ -131,7 +131,7 @@ _NOTHING = Row(_sees_everything)
 _BY_LIST = Row(rules.decoder(), period=-1)
 _DELTA = Row(_headed(parts.gated_delta_net), linear="interval", interval=4)
 _MAMBA2 = Row(_headed(_mamba2), linear="headless")
-_KIMI = Row(rules.kimi_linear, linear="headless")
+_KIMI = Row(hybrids.kimi_linear, linear="headless")
 _RWKV = Row(rules.uniform(parts.rwkv_matrix))
 _CONV = Row(_headed(parts.short_conv, parts.full), linear="headless")
 

@@ -16,6 +16,7 @@ from kvcalc.architectures.class_defaults import (
     TEXT_FIXED,
     TEXT_INIT,
 )
+from kvcalc.architectures.library_rows import REFUSED
 from kvcalc.architectures.table import ARCHITECTURES
 from kvcalc.core.fields import Field, Fields
 from kvcalc.errors import ArchitectureError
@@ -36,6 +37,8 @@ def find_architecture(model_type: str, where: str = "") -> Architecture:
     """The row of ``model_type``. Raises ArchitectureError with its nearest relatives."""
     if model_type in ARCHITECTURES:
         return ARCHITECTURES[model_type]
+    if model_type in REFUSED:
+        raise ArchitectureError(f"model type {model_type} is not modelled: {REFUSED[model_type]}", where)
     near = get_close_matches(model_type, ARCHITECTURES, n=4, cutoff=0.5)
     hint = f"nearest known types: {', '.join(near)}; " if near else ""
     raise ArchitectureError(
@@ -63,6 +66,12 @@ def known(model_type: str) -> bool:
     return model_type in ARCHITECTURES
 
 
+def owning(model_type: str) -> str:
+    """The type itself where its row reads the nested decoder's fields in that decoder's stead, else an empty string."""
+    row = ARCHITECTURES.get(model_type)
+    return model_type if row is not None and row.over_nested else ""
+
+
 def class_defaults(model_type: str) -> Mapping[str, object]:
     """What the library's config class declares for keys that a file leaves out."""
     return CLASS_DEFAULTS.get(model_type, {})
@@ -82,7 +91,7 @@ _NEUTRAL = {"num_hidden_layers": "num_layers", "num_key_value_heads": "num_kv_he
 def aliases_of(model_type: str, row: Architecture) -> dict[str, tuple[str, ...]]:
     """Neutral name → the keys to look under: the row's, else the class's own spelling and the common ones."""
     found = dict(COMMON_ALIASES)
-    for common, own in ATTRIBUTE_MAP.get(model_type, {}).items():
+    for common, own in ATTRIBUTE_MAP.get(row.defaults or model_type, {}).items():
         name = _NEUTRAL.get(common, common)
         found[name] = (own, common, *found.get(name, ()))
     return {**found, **row.aliases}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kvcalc.core.fields import Fields
 from kvcalc.core.layers import (
     ChunkedAttention,
@@ -19,9 +21,23 @@ from kvcalc.core.layers import (
 from kvcalc.errors import ConfigError
 from kvcalc.units import ceil_div
 
+_LIBRARY_NAMES = {"num_kv_heads": "num_key_value_heads"}
+
+
+def layer_override(fields: Fields, name: str, index: int, minimum: int = 0) -> int | None:
+    """What transformers' ``per_layer_config`` says of one layer; its keys are indices, padded with zeros."""
+    if not fields.raw("per_layer_config"):
+        return None
+    layers = fields.mapping("per_layer_config")
+    key = next((key for width in range(1, 6) if (key := f"{index:0{width}}") in layers), "")
+    return layers.mapping(key).int_or_none(_LIBRARY_NAMES.get(name, name), minimum) if key else None
+
 
 def item(fields: Fields, name: str, index: int, minimum: int = 0) -> int | None:
-    """A field of one layer: entry ``index`` of a list, or the number ≥ 1 that stands for all. None when absent."""
+    """A field of one layer: what ``per_layer_config`` says of it, entry ``index`` of a list, or the number for all."""
+    own = layer_override(fields, name, index, minimum)
+    if own is not None:
+        return own
     if not isinstance(fields.raw(name), list | tuple):
         return fields.int_or_none(name)
     values = fields.ints(name, minimum) or []
@@ -102,6 +118,21 @@ def stated(fields: Fields, index: int = 0) -> Layer:
     return (SlidingAttention(heads, width, v_width, window, known_heads(fields, index)),)
 
 
+def halved_sliding(fields: Fields, index: int = 0) -> Layer:
+    """Gemma 3 and 4: where attention looks both ways, half the window to each side and the token itself."""
+    (part,) = sliding(fields, index)
+    both_ways = fields.raw("use_bidirectional_attention") in (True, "all")
+    return (replace(part, window=part.window // 2 + 1) if both_ways and isinstance(part, SlidingAttention) else part,)
+
+
+def half_local_sliding(fields: Fields, index: int = 0) -> Layer:
+    """ModernBERT's decoder: half of ``local_attention``."""
+    width = head_width(fields, index)
+    return (
+        SlidingAttention(kv_heads(fields, index), width, width, fields.int("local_attention", 128) // 2, query_heads(fields)),
+    )
+
+
 def chunked(fields: Fields, index: int = 0) -> Layer:
     """Attention within chunks of ``attention_chunk_size``."""
     width = head_width(fields, index)
@@ -127,14 +158,17 @@ def nothing(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builde
 
 def latent(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
     """MLA: kv_lora_rank + qk_rope_head_dim a position. ``num_key_value_heads`` and ``head_dim`` play no part."""
-    return (
-        LatentAttention(
-            fields.int("kv_lora_rank"),
-            fields.int("qk_rope_head_dim", minimum=0),
-            known_heads(fields),
-            fields.int("qk_nope_head_dim", 0, minimum=0),
-            fields.int("v_head_dim", 0, minimum=0),
-        ),
+    return (latent_part(fields),)
+
+
+def latent_part(fields: Fields) -> LatentAttention:
+    """The same as a part."""
+    return LatentAttention(
+        fields.int("kv_lora_rank"),
+        fields.int("qk_rope_head_dim", minimum=0),
+        known_heads(fields),
+        fields.int("qk_nope_head_dim", 0, minimum=0),
+        fields.int("v_head_dim", 0, minimum=0),
     )
 
 
@@ -165,9 +199,20 @@ def mamba(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder 
     return (Recurrent("mamba", (Conv(inner, kernel),), (State((inner, state), state_dtype(fields)),)),)
 
 
+def mamba_head_width(fields: Fields, heads: int) -> int:
+    """``mamba_d_head``, else (``auto``) the inner width, ``mamba_d_ssm`` or expand · hidden_size, over the heads."""
+    if fields.raw("mamba_d_head") not in (None, "auto"):
+        return fields.int("mamba_d_head")
+    inner = fields.int_or_none("mamba_d_ssm") or scaled(fields, "mamba_expand", 2, fields.int("hidden_size"))
+    if inner < heads:
+        raise ConfigError(f"{heads} Mamba heads leave no width of {inner}", fields.at("mamba_n_heads"))
+    return inner // heads
+
+
 def mamba2(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
     """Mamba-2: a convolution over inner + 2·groups·state channels, heads × head_dim × state numbers."""
-    heads, width = fields.int("mamba_n_heads"), fields.int("mamba_d_head")
+    heads = fields.int("mamba_n_heads")
+    width = mamba_head_width(fields, heads)
     groups, state = fields.int("mamba_n_groups", 1), fields.int("mamba_d_state")
     channels = heads * width + 2 * groups * state
     return (
@@ -181,9 +226,17 @@ def mamba2(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder
 
 
 def gated_delta_net(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
-    """Gated delta net: a convolution over queries, keys and values, and a key × value matrix a value head."""
-    k_heads, k_width = fields.int("linear_num_key_heads"), fields.int("linear_key_head_dim")
-    v_heads, v_width = fields.int("linear_num_value_heads"), fields.int("linear_value_head_dim")
+    """Gated delta net: a convolution over queries, keys and values, and a key × value matrix a value head.
+
+    What the file leaves out (OLMo Hybrid) follows the attention: as many heads, 3/4 of its width for keys, twice that for
+    values.
+    """
+    k_heads = fields.int_of(("linear_num_key_heads", "num_attention_heads"))
+    v_heads = fields.int_of(("linear_num_value_heads", "num_attention_heads"))
+    k_width = fields.int_or_none("linear_key_head_dim") or 3 * fields.int("hidden_size") // (4 * k_heads)
+    v_width = fields.int("linear_value_head_dim", 2 * k_width)
+    if not k_width:
+        raise ConfigError(f"{k_heads} heads leave no width of hidden_size", fields.at("hidden_size"))
     conv = Conv(2 * k_heads * k_width + v_heads * v_width, fields.int("linear_conv_kernel_dim", 4))
     return (Recurrent("gated_delta_net", (conv,), (State((v_heads, v_width, k_width), state_dtype(fields)),)),)
 
@@ -191,8 +244,10 @@ def gated_delta_net(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - 
 def kda(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
     """Kimi delta attention: a convolution each for queries, keys and values, and a square matrix a head."""
     own = fields.mapping("linear_attn_config")
-    heads, width = own.int("num_heads"), own.int("head_dim")
-    conv = Conv(heads * width, own.int("short_conv_kernel_size", 4))
+    heads = own.int_or_none("num_heads") or fields.int_of(("linear_num_heads", "num_attention_heads"))
+    width = own.int_or_none("head_dim") or fields.int_of(("linear_head_dim", "head_dim"))
+    kernel = own.int_or_none("short_conv_kernel_size")
+    conv = Conv(heads * width, kernel or fields.int_of(("linear_conv_kernel_dim", "short_conv_kernel_size"), 4))
     return (Recurrent("kda", (conv,) * 3, (State((heads, width, width)),)),)
 
 
@@ -202,9 +257,9 @@ def short_conv(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a bui
 
 
 def lightning(fields: Fields, index: int = 0) -> Layer:
-    """Lightning attention: one head_dim × head_dim matrix a query head."""
+    """Lightning attention: one head_dim × head_dim matrix a query head, in the model's type."""
     heads, width = query_heads(fields, index), head_width(fields, index)
-    return (Recurrent("lightning", (), (State((heads, width, width)),)),)
+    return (Recurrent("lightning", (), (State((heads, width, width), None),)),)
 
 
 def rg_lru(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
@@ -234,4 +289,5 @@ def mlstm(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder 
     v_width = scaled(fields, "v_dim_factor", 1.0, hidden) // heads
     if not (k_width and v_width):
         raise ConfigError(f"{heads} heads leave no width of hidden_size {hidden}", fields.at("hidden_size"))
-    return (Recurrent("mlstm", (), (State((heads, k_width, v_width)), State((heads, k_width)), State((heads,)))),)
+    shapes = ((heads, k_width, v_width), (heads, k_width), (heads,))
+    return (Recurrent("mlstm", (), tuple(State(shape, None) for shape in shapes)),)

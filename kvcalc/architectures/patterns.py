@@ -17,13 +17,13 @@ LINEAR, NONE, SHARED = "linear_attention", "none", "shared"
 Pattern = Callable[[Fields, int], list[str]]
 
 
-def named(fields: Fields, num_layers: int) -> list[str] | None:
-    """The kinds that the file spells out, or None. Raises ConfigError, ArchitectureError on an unknown word."""
+def named(fields: Fields, num_layers: int | None) -> list[str] | None:
+    """The kinds that the file spells out, all where no depth is given, or None. Raises ConfigError, ArchitectureError."""
     for name in ("layer_types", "layers_block_type"):
         words = fields.texts(name)
         if words is None:
             continue
-        if len(words) < num_layers:
+        if num_layers is not None and len(words) < num_layers:
             raise ConfigError(f"{name} has {len(words)} entries for {num_layers} layers", fields.at(name))
         return [_kind(word, fields, name) for word in words[:num_layers]]
     return None
@@ -148,6 +148,20 @@ def listed_indices(key: str, inside: str, outside: str) -> Pattern:
         return [inside if index in chosen else outside for index in range(num_layers)]
 
     return pattern
+
+
+def prefix_then_every_nth(fields: Fields, num_layers: int) -> list[str]:
+    """Cohere 2 MoE: the first dense layers by a period of their own, the others by theirs, counted afresh."""
+    first = min(fields.int("first_k_dense_replace", 0, minimum=0), num_layers)
+    near, far = fields.int("prefix_dense_sliding_window_pattern", 1), fields.int("sliding_window_pattern", 4)
+    prefix = [SLIDING if (index + 1) % near else FULL for index in range(first)]
+    return prefix + [SLIDING if (index + 1) % far else FULL for index in range(num_layers - first)]
+
+
+def every_fourth_full(fields: Fields, num_layers: int) -> list[str]:  # noqa: ARG001 - a pattern like the others
+    """OLMo Hybrid: every fourth layer full, and the last one where there are fewer."""
+    kinds = [FULL if index % 4 == 3 else LINEAR for index in range(num_layers)]
+    return kinds if FULL in kinds else [*kinds[:-1], FULL]
 
 
 def period_and_offset(fields: Fields, num_layers: int) -> list[str]:

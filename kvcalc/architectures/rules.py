@@ -94,9 +94,20 @@ def _last_like(layer: Layer, owners: tuple[Layer, ...]) -> int | None:
 
 def gemma4_full(fields: Fields, index: int) -> Layer:
     """Gemma 4's full layers: ``global_head_dim``, and ``num_global_key_value_heads`` where K and V share weights."""
+    return _global_heads(fields, index, fields.flag("attention_k_eq_v"))
+
+
+def gemma4_full_ungated(fields: Fields, index: int) -> Layer:
+    """The same without the switch (DiffusionGemma)."""
+    return _global_heads(fields, index, True)
+
+
+def _global_heads(fields: Fields, index: int, own_heads: bool) -> Layer:
+    if fields.raw("per_layer_config"):
+        return parts.full(fields, index)  # a file that the library wrote says it layer by layer
     width = fields.int_of(("global_head_dim", "head_dim"))
     heads = parts.kv_heads(fields, index)
-    if fields.flag("attention_k_eq_v"):
+    if own_heads:
         heads = fields.int("num_global_key_value_heads", heads)
     return (FullAttention(heads, width, width, parts.known_heads(fields, index)),)
 
@@ -246,17 +257,16 @@ def vision_cross(fields: Fields) -> tuple[Layer, ...]:
     return tuple((parts.cross if index in listed else parts.full)(fields, index) for index in range(depth(fields)))
 
 
-def kimi_linear(fields: Fields) -> tuple[Layer, ...]:
-    """Kimi Linear: MLA in the listed layers (counted from 1), delta attention in the others."""
-    own = fields.mapping("linear_attn_config")
-    full = {index - 1 for index in own.ints("full_attn_layers") or ()}
-    return tuple((parts.latent if index in full else parts.kda)(fields, index) for index in range(depth(fields)))
-
-
 def letter_pattern(fields: Fields) -> tuple[Layer, ...]:
     """Nemotron-H: one block a letter of ``hybrid_override_pattern``, or a word of ``layers_block_type``."""
-    kinds = patterns.named(fields, fields.int("num_layers", 0, minimum=0)) if "hybrid_override_pattern" not in fields else None
-    return build(fields, kinds or patterns.letters(fields, 0), {**ATTENTION, LINEAR: parts.mamba2})
+    kinds = patterns.named(fields, None) or _hybrid_letters(fields)
+    return build(fields, kinds, {**ATTENTION, LINEAR: parts.mamba2})
+
+
+def _hybrid_letters(fields: Fields) -> list[str]:
+    if fields.raw("hybrid_override_pattern") is not None:
+        return patterns.letters(fields, 0)
+    return [LINEAR, NONE, FULL, NONE]  # the class's own default
 
 
 def two_widths(fields: Fields) -> tuple[Layer, ...]:

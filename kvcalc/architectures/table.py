@@ -5,9 +5,10 @@ To add one: a row here, a fixture under ``tests/data/configs`` and its expected 
 
 from __future__ import annotations
 
-from kvcalc.architectures import parts, patterns, rules
+from kvcalc.architectures import hybrids, parts, patterns, rules
 from kvcalc.architectures.aliases import ENCODER_DECODER_ALIASES
 from kvcalc.architectures.base import Architecture
+from kvcalc.architectures.library_rows import LIBRARY_ROWS
 from kvcalc.architectures.patterns import FULL, LINEAR, SLIDING
 
 PLAIN = Architecture(rules.decoder())
@@ -133,6 +134,7 @@ PLAIN_TYPES = (
 
 ARCHITECTURES: dict[str, Architecture] = {
     "equation": Architecture(rules.uniform(parts.stated)),  # the flags of the command line
+    **LIBRARY_ROWS,
     **dict.fromkeys(PLAIN_TYPES, PLAIN),
     # windows
     **dict.fromkeys(("mistral", "mixtral", "ministral", "phi3", "phimoe", "starcoder2", "phi3_v"), WINDOWED),
@@ -212,7 +214,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     **dict.fromkeys(("deepseek_v32", "glm_moe_dsa", "axk2"), INDEXED),
     "deepseek_v4": Architecture(rules.compressed),
     **dict.fromkeys(("minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text"), Architecture(rules.sparse_indexed)),
-    "kimi_linear": Architecture(rules.kimi_linear),
+    "kimi_linear": Architecture(hybrids.kimi_linear),
     # state space and linear attention, alone or among attention layers
     "mamba": Architecture(rules.uniform(parts.mamba), MAMBA_ALIASES),
     "falcon_mamba": Architecture(rules.uniform(parts.mamba), MAMBA_ALIASES),

@@ -115,8 +115,8 @@ def slabs_of(part: Part, types: Types) -> tuple[Slab, ...]:
             return key_value(Reach(fixed=types.encoder_tokens), heads, k_width, v_width, types)
         case LatentAttention():
             return (vectors("kv", "latent", Reach(cap=part.window), 1, part.row_width, types.k),)
-        case Indexer(width):
-            return (vectors("index", "index keys", ALL, 1, width, types.k),)
+        case Indexer(width, dtype):
+            return (vectors("index", "index keys", ALL, 1, width, types.k if dtype is None else find_dtype(dtype)),)
         case CompressedAttention():
             return _compressed(part, types)
         case Recurrent():

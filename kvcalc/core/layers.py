@@ -83,6 +83,7 @@ class Indexer:
     """Sparse attention's index keys: one row of ``index_head_dim`` a position (DeepSeek V3.2, GLM-5)."""
 
     index_head_dim: int
+    dtype: str | None = None  # None: the cache's own type
 
     kind: ClassVar[str] = "indexer"
 

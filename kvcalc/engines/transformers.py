@@ -6,11 +6,10 @@ their configs, every tensor of the returned cache added up, views and expanded a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 
-from kvcalc.core.counting import Slab, SlabRule, Types, tally_layers
+from kvcalc.core.counting import Slab, Types, tally_layers
 from kvcalc.core.layers import Layer, Part
 from kvcalc.core.model import LayerTally, Model, Request, Tally
 from kvcalc.engines import transformers_quantized as quantized
@@ -77,8 +76,11 @@ def _rules(release: Release, quirk: Quirk, model: Model) -> Rules:
 def _tally(
     layers: tuple[Layer, ...], batch: int, tokens: int, types: Types, rules: Rules, quirk: Quirk
 ) -> tuple[LayerTally, ...]:
-    held: Callable[[Part, Types, Rules], tuple[Slab, ...]] = quirk.slabs or slabs
-    rule: SlabRule = partial(held, rules=rules)
+    held = quirk.slabs or slabs
+
+    def rule(part: Part, types: Types) -> tuple[Slab, ...]:
+        return held(part, types, rules)
+
     return tally_layers(layers, ((tokens + rules.extra_rows, batch),), types, rule)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from kvcalc.core.counting import ALL, Reach, Slab, Types, key_value, recurrent_slabs, slabs_of, vectors
 from kvcalc.core.layers import ChunkedAttention, FullAttention, LatentAttention, Part, Recurrent, SlidingAttention
-from kvcalc.dtypes import FLOAT32, Dtype
+from kvcalc.dtypes import FLOAT32
 
 WINDOW_NOTE = "transformers keeps window - 1 positions: the newest token's own key is joined at its step"
 WINDOW_OF_ONE_NOTE = "a window of 1 keeps every position: the slice [-1 + 1:] is the whole"
@@ -22,10 +22,8 @@ KERNEL_NOTE = "the whole kernel's columns, not one less"
 MODEL_STATE_NOTE = "in the model's own type"
 FLOAT_STATE_NOTE = "float32 whatever the model's type"
 
-# Update rules whose code keeps its state in the model's own type (minimax: MiniMaxCache; xLSTM: mlstm cells).
-MODEL_TYPE_VARIANTS = ("lightning", "mlstm")
-# RecurrentGemma keeps its convolution outside the cache object, one column less than the others.
-SHORT_CONV_VARIANTS = ("rg_lru",)
+# Code that keeps one column less than the kernel: RecurrentGemma outside the cache object, Zaya by its own padding.
+SHORT_CONV_VARIANTS = ("rg_lru", "cca", "ngram")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +75,12 @@ def _latent(part: LatentAttention, types: Types, rules: Rules) -> tuple[Slab, ..
 
 
 def _recurrent(part: Recurrent, types: Types, rules: Rules) -> tuple[Slab, ...]:
-    own_type = part.variant in MODEL_TYPE_VARIANTS or (rules.model_type_states and part.variant in ("mamba", "mamba2"))
     columns = -1 if part.variant in SHORT_CONV_VARIANTS else 0
-    found = recurrent_slabs(part, types, columns, _state_type(part, types, own_type))
+    # what a file says of its states' type is not read: float32, unless the code keeps the model's own
+    older = rules.model_type_states and part.variant in ("mamba", "mamba2")
+    states = tuple(replace(state, dtype=None if older else state.dtype and FLOAT32.name) for state in part.states)
+    found = recurrent_slabs(replace(part, states=states), types, columns)
     return tuple(replace(slab, note=_state_note(slab, types, columns)) for slab in found)
-
-
-def _state_type(part: Recurrent, types: Types, own_type: bool) -> Dtype | None:
-    if own_type:
-        return types.model
-    return FLOAT32 if part.variant != "rwkv" else None  # RWKV-4's token shifts keep the model's type
 
 
 def _state_note(slab: Slab, types: Types, columns: int) -> str:

@@ -13,6 +13,7 @@ from kvcalc.architectures.lookup import (
     nested_decoder,
     neutral_fields,
     neutral_name,
+    owning,
     type_by_class,
     type_by_keys,
 )
@@ -92,8 +93,9 @@ def model_of(
 
 def find_decoder(config: Mapping[str, object], where: str, assume: str = "") -> Decoder:
     """Follow text_config, llm_config, thinker_config … down to the decoder's own keys. Raises ArchitectureError."""
-    decoder = Decoder(_type_of(config), config, "")
+    decoder, owner = Decoder(_type_of(config), config, ""), ""
     for _ in range(_MAX_NESTING):
+        owner = owner or owning(decoder.model_type)
         key = nested_decoder(decoder.model_type, decoder.config)
         if key is None:
             break
@@ -105,8 +107,8 @@ def find_decoder(config: Mapping[str, object], where: str, assume: str = "") -> 
         if not known(model_type) and known(decoder.model_type):
             model_type = decoder.model_type
         decoder = Decoder(model_type, inner, f"{decoder.path}{key.name}.")
-    if assume:
-        return Decoder(assume, decoder.config, decoder.path)
+    if assume or owner:
+        return Decoder(assume or owner, decoder.config, decoder.path)
     return _settled(decoder, config, where)
 
 

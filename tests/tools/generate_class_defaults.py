@@ -68,7 +68,7 @@ ALWAYS = words(
     num_nextn_predict_layers num_codebooks conv_stride audio_channels n_codes_total mamba_ssm_cache_dtype
     mamba_ssm_dtype mm_tokens_per_image vision_output_dim image_seq_length moe_layers qk_layernorm is_decoder
     is_encoder_decoder tie_last_hidden_states use_cache router_layers no_rope_layers no_rope_layer_interval
-    max_source_positions n_input_layers n_output_layers n_recurrent_layers ple_layer_ids cca_time0 cca_time1 mem_len
+    max_source_positions hc_count n_input_layers n_output_layers n_recurrent_layers ple_layer_ids cca_time0 cca_time1 mem_len
     local_layer_ids num_global_tokens patch_in_forward num_prompt_tokens prompt_length hash_seed num_hashes
     attention_types"""
 )
@@ -275,6 +275,7 @@ def standing() -> tuple[str, dict[str, Any]]:
     """The older release and its rows as the file has them."""
     names: dict[str, Any] = {}
     if TARGET.exists():
+        sys.path.insert(0, str(ROOT))
         exec(compile(TARGET.read_text(), str(TARGET), "exec"), names)  # pure data, and possibly half of a package
     return names.get("OLDER_RELEASE", ""), names.get("OLDER_DEFAULTS", {})
 
