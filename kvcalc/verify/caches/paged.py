@@ -1,0 +1,101 @@
+"""The cache in blocks: one pool that all sequences share, and a table that says which block follows which.
+
+A sequence's blocks lie anywhere in the pool (here in shuffled order, on purpose). A sequence that ends gives its blocks
+back, and the next one takes them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from kvcalc.verify.caches.base import Held, RowShape, joined, unwritten
+from kvcalc.verify.caches.sliding import ring_positions
+
+
+class BlockTable:
+    """Which pool blocks each sequence holds: ``entries[sequence, i]`` is its i-th block, int32, -1 for none.
+
+    ``blocks`` is the number that each sequence holds at its full length. With ``ring_blocks`` a sequence takes that
+    many at most and goes round them, as a window allows. All layers that fill their blocks alike share one table.
+    """
+
+    def __init__(self, blocks: Sequence[int], block_size: int, device: torch.device, seed: int, ring_blocks: int | None = None) -> None:
+        self.block_size = block_size
+        self.ring_blocks = ring_blocks
+        self.num_blocks = sum(blocks)
+        self.entries = torch.full((len(blocks), max(blocks, default=0)), -1, dtype=torch.int32, device=device)
+        self.free = list(range(self.num_blocks))
+        random.Random(seed).shuffle(self.free)  # noqa: S311 - a reproducible order, no secret
+        self.held: list[list[int]] = [[] for _ in blocks]
+
+    def grow(self, sequence: int, length: int) -> None:
+        """Give a sequence the blocks that ``length`` positions need and that it hasn't yet."""
+        wanted = -(-length // self.block_size)
+        if self.ring_blocks is not None:
+            wanted = min(wanted, self.ring_blocks)
+        held = self.held[sequence]
+        while len(held) < wanted:
+            self.entries[sequence, len(held)] = block = self.free.pop()
+            held.append(block)
+
+    def release(self, sequence: int) -> None:
+        """Take all blocks of a sequence back."""
+        self.free[:0] = self.held[sequence]
+        self.held[sequence] = []
+        self.entries[sequence] = -1
+
+    def slots(self, sequence: int) -> int:
+        """How many positions the blocks of a sequence can hold."""
+        return len(self.held[sequence]) * self.block_size
+
+
+class PagedCache:
+    """A pool ``[blocks, heads, block_size, width]``, read through a ``BlockTable``."""
+
+    def __init__(self, shape: RowShape, table: BlockTable, device: torch.device) -> None:
+        self.table = table
+        self.pool = unwritten(shape, table.num_blocks, slots=table.block_size, device=device)
+        self.lengths = [0] * len(table.held)
+
+    def append(self, sequence: int, rows: Tensor) -> None:
+        """Write every row at (block of its slot, offset in that block)."""
+        start, length = self.lengths[sequence], self.lengths[sequence] + rows.shape[1]
+        self.table.grow(sequence, length)
+        size = self.table.slots(sequence)
+        rows = rows[:, -size:] if rows.shape[1] > size else rows
+        start = length - rows.shape[1]
+        slots = torch.arange(start, length, device=rows.device) % size if size else torch.arange(0, device=rows.device)
+        blocks = self.table.entries[sequence, slots // self.table.block_size].long()
+        self.pool[blocks, :, slots % self.table.block_size] = rows.transpose(0, 1)
+        self.lengths[sequence] = length
+
+    def read(self, sequence: int) -> Held:
+        """Gather the sequence's blocks in table order."""
+        length = self.lengths[sequence]
+        positions = ring_positions(length, max(self.table.slots(sequence), 1), self.pool.device)
+        count = -(-len(positions) // self.table.block_size)
+        blocks = self.pool[self.table.entries[sequence, :count].long()]  # [count, heads, block_size, width]
+        rows = blocks.transpose(0, 1).reshape(blocks.shape[1], -1, blocks.shape[3])
+        return Held(rows[:, : len(positions)], positions)
+
+    def extend(self, sequence: int, rows: Tensor) -> Held:
+        """As in a ring: a chunk may overwrite rows that its own first query still sees, so those are read first."""
+        if self.table.ring_blocks is None or rows.shape[1] == 1:
+            self.append(sequence, rows)
+            return self.read(sequence)
+        held = joined(self.read(sequence), rows, self.lengths[sequence])
+        self.append(sequence, rows)
+        return held
+
+    def end(self, sequence: int) -> None:
+        """Forget a sequence and give its blocks back."""
+        self.table.release(sequence)
+        self.lengths[sequence] = 0
+
+    def tensors(self) -> list[Tensor]:
+        """The pool; the table is weighed once for all layers that share it."""
+        return [self.pool]

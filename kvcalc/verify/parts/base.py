@@ -1,0 +1,146 @@
+"""What the proofs of all parts share: the run they belong to, the queries that are checked, and the worst error found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from kvcalc.core.counting import Types
+from kvcalc.verify.codecs import PLAIN, Codec, codec_of
+from kvcalc.verify.inputs import Inputs
+from kvcalc.verify.layouts import Maker
+from kvcalc.verify.reference import wide
+from kvcalc.verify.results import Measure
+
+QUERY_SLICE = 8  # queries attended at once: bounds the score array
+
+
+@dataclass
+class Context:
+    """One run: its numbers, types and lengths, and the positions of each sequence whose outputs are checked."""
+
+    inputs: Inputs
+    types: Types
+    lengths: tuple[int, ...]
+    checked: tuple[tuple[int, ...], ...]  # ascending, for each sequence
+    weights: dict[object, tuple[Tensor, ...]] = field(default_factory=dict)  # what layers of one kind share
+
+    @property
+    def device(self) -> torch.device:
+        """Where everything lies."""
+        return self.inputs.device
+
+    @property
+    def wide(self) -> torch.dtype:
+        """The reference's type."""
+        return wide(self.device)
+
+    @property
+    def k(self) -> Codec:
+        """How keys are stored."""
+        return codec_of(self.types.k)
+
+    @property
+    def v(self) -> Codec:
+        """How values are stored."""
+        return codec_of(self.types.v)
+
+    @property
+    def quantized(self) -> bool:
+        """Whether a side of the cache loses digits."""
+        return not {self.types.k.name, self.types.v.name} <= set(PLAIN)
+
+    @property
+    def sequences(self) -> range:
+        """The sequences' numbers."""
+        return range(len(self.lengths))
+
+    def positions(self, sequence: int) -> Tensor:
+        """The checked positions as a tensor."""
+        return torch.tensor(self.checked[sequence], device=self.device)
+
+    def within(self, sequence: int, start: int, stop: int) -> slice:
+        """Which of the checked positions lie in start … stop - 1."""
+        inside = [index for index, position in enumerate(self.checked[sequence]) if start <= position < stop]
+        return slice(inside[0], inside[-1] + 1) if inside else slice(0, 0)
+
+
+def plain_name(codec: Codec) -> str:
+    """The plain type in which a codec's inputs are exact."""
+    return codec.name if codec.name in PLAIN else "float32"
+
+
+@dataclass
+class Tracker:
+    """Remembers the output that comes nearest to its tolerance."""
+
+    what: str
+    error: float = 0.0
+    tolerance: float = 0.0
+    outputs: int = 0
+    _ratio: float = -1.0
+
+    def add(self, found: Tensor, expected: Tensor, tolerance: Tensor | float, outputs: int | None = None) -> None:
+        """Compare; NaN and infinity count as infinitely far."""
+        error = (found.to(expected.dtype) - expected).abs().nan_to_num(nan=math.inf)
+        limit = torch.as_tensor(tolerance, dtype=error.dtype, device=error.device).expand_as(error)
+        ratio = torch.where(limit > 0, error / limit, torch.where(error > 0, math.inf, 0.0)).flatten()
+        self.outputs += found.shape[-2] if outputs is None else outputs
+        if ratio.numel():
+            worst = int(ratio.argmax())
+            if float(ratio[worst]) > self._ratio:
+                self._ratio = float(ratio[worst])
+                self.error, self.tolerance = float(error.flatten()[worst]), float(limit.flatten()[worst])
+
+    def measure(self) -> Measure:
+        """What was found."""
+        return Measure(self.what, self.error, self.tolerance, self.outputs)
+
+
+class OpenPart(Protocol):
+    """A part with its caches made under one layout."""
+
+    def step(self, sequence: int, start: int, stop: int) -> None:
+        """Feed the positions start … stop - 1 and check the outputs among them."""
+
+    def tensors(self) -> list[Tensor]:
+        """Name everything that the caches hold."""
+
+    def measures(self, layer: int) -> list[Measure]:
+        """Say what was found for a layer: the part's own, or one that reads its cache."""
+
+
+class PartProof(Protocol):
+    """A part of one layer with its inputs and reference."""
+
+    def prepare(self) -> None:
+        """Compute the reference; done once, for all layouts."""
+
+    def open(self, layout: Maker) -> OpenPart:
+        """Make its caches."""
+
+
+def anchored(
+    base: Tensor, choices: Sequence[Sequence[int]], key_rows: Callable[[Sequence[int]], Tensor], scale: float, seen: Sequence[int]
+) -> Tensor:
+    """Queries that hang on single positions, so that one wrong row shows.
+
+    Attention over random keys averages them, and a wrong one among thousands would drown in rounding. So query n of
+    head h is turned towards the key at one of ``choices[n]`` until that key alone has about e² times the weight of
+    the ``seen[n]`` others together. ``base`` is ``[heads, n, width]``; ``key_rows(positions)`` gives
+    ``[kv_heads or heads, positions, width]``.
+    """
+    heads, count, _ = base.shape
+    wanted = sorted({position for options in choices for position in options})
+    rows = key_rows(wanted)
+    place = {position: index for index, position in enumerate(wanted)}
+    picked = [[place[options[(head + n) % len(options)]] for n, options in enumerate(choices)] for head in range(heads)]
+    index = torch.tensor(picked, device=base.device)[:, :, None].expand(heads, count, rows.shape[2])
+    keys = rows.repeat_interleave(heads // rows.shape[0], 0).gather(1, index)
+    pull = torch.tensor([math.log(m) + 2 for m in seen], device=base.device)[None, :, None]
+    return base + pull / scale * keys / keys.square().sum(-1, keepdim=True)

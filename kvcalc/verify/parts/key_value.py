@@ -1,0 +1,229 @@
+"""Keys and values of grouped heads: full, sliding, chunked and cross attention, and layers that read another's cache."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kvcalc.core.counting import ALL, Reach
+from kvcalc.core.layers import ChunkedAttention, CrossAttention, HeadedAttention, SlidingAttention
+from kvcalc.verify.attention import Visibility, attend
+from kvcalc.verify.caches.base import Held, RowCache
+from kvcalc.verify.codecs import LIMIT, Codec
+from kvcalc.verify.inputs import Rows
+from kvcalc.verify.layouts import Maker
+from kvcalc.verify.parts.base import QUERY_SLICE, Context, Tracker, anchored, plain_name
+from kvcalc.verify.quantization import output_bound
+from kvcalc.verify.reference import KEY_BLOCK, KeyValueBlock, full_attention
+from kvcalc.verify.results import Measure
+from kvcalc.verify.tolerance import attention_tolerance, score_error
+
+OUTPUTS = "outputs against full attention"
+STORED = "outputs against full attention over the stored numbers"
+ROWS = "stored rows against what was given"
+GENTLE = 0.25  # quantised keys: smaller queries keep the format's bound on a score, and so on the softmax, small
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The checked queries of one sequence and what they must give."""
+
+    queries: Tensor  # [heads, n, width]
+    expected: Tensor  # [heads, n, v_width]
+    tolerance: float
+    exact: Tensor | None = None  # over the numbers before they were quantised
+    exact_tolerance: Tensor | None = None
+
+
+class KeyValueProof:
+    """One layer's keys and values; ``readers`` are layers that keep nothing and attend to these."""
+
+    def __init__(self, context: Context, part: HeadedAttention, layer: int, readers: Sequence[int] = ()) -> None:
+        self.context, self.part, self.layer = context, part, layer
+        self.queriers = (layer, *readers)
+        self.heads = query_heads(part)
+        self.scale = part.head_dim**-0.5
+        self.sight = sight_of(part)
+        self.reach = reach_of(part, context)
+        self.probes: dict[tuple[int, int], Probe] = {}
+
+    def length(self, sequence: int) -> int:
+        """How many positions are stored: the sequence's, or the encoder's."""
+        return self.context.lengths[sequence] if self.reach.fixed is None else self.reach.fixed
+
+    def keys(self, sequence: int) -> Rows:
+        """The keys that are fed."""
+        part, name = self.part, plain_name(self.context.k)
+        return self.context.inputs.rows("k", self.layer, sequence, heads=part.num_kv_heads, width=part.head_dim, dtype=name)
+
+    def values(self, sequence: int) -> Rows:
+        """The values that are fed."""
+        part, name = self.part, plain_name(self.context.v)
+        return self.context.inputs.rows("v", self.layer, sequence, heads=part.num_kv_heads, width=part.v_head_dim, dtype=name)
+
+    def prepare(self) -> None:
+        """Full attention for every checked query of every layer that reads these keys."""
+        for sequence in self.context.sequences:
+            for layer in self.queriers if self.length(sequence) else ():
+                self.probes[layer, sequence] = self._probe(layer, sequence)
+
+    def _probe(self, layer: int, sequence: int) -> Probe:
+        context, keys, values = self.context, self.keys(sequence), self.values(sequence)
+        queries, positions = self._queries(layer, sequence), context.positions(sequence)
+        length = self.length(sequence)
+        norm = float(queries.norm(dim=-1).max())
+        score = score_error(self.part.head_dim, norm, LIMIT * self.part.head_dim**0.5, self.scale)
+        tolerance = attention_tolerance(score, length, LIMIT)
+        q, k, v = queries.to(context.wide), context.k, context.v
+        stored = full_attention(q, positions, _as_stored(keys, k, values, v), length, self.sight, self.scale)
+        if not context.quantized:
+            return Probe(queries, stored.outputs, tolerance)
+        exact, bound = output_bound(q, positions, keys, k, values, v, length, self.sight, self.scale)
+        return Probe(queries, stored.outputs, tolerance, exact, bound + tolerance)
+
+    def _queries(self, layer: int, sequence: int) -> Tensor:
+        context, positions = self.context, self.context.checked[sequence]
+        shape = (self.heads, len(positions), self.part.head_dim)
+        base = context.inputs.uniform("q", layer, sequence, shape=shape)
+        if context.quantized:
+            return base * GENTLE
+        spans = [self._seen(position, sequence) for position in positions]
+        choices = anchor_choices(spans, f"{context.inputs.seed} {layer} {sequence}")
+        return anchored(base, choices, self.keys(sequence).at, self.scale, [stop - start for start, stop in spans])
+
+    def _seen(self, position: int, sequence: int) -> tuple[int, int]:
+        if not self.sight.causal:
+            return 0, self.length(sequence)
+        return self.sight.first(position), position + 1
+
+    def open(self, layout: Maker) -> OpenKeyValue:
+        """Make a cache for the keys and one for the values."""
+        return OpenKeyValue(self, layout)
+
+
+class OpenKeyValue:
+    """The two caches, stepped."""
+
+    def __init__(self, proof: KeyValueProof, layout: Maker) -> None:
+        self.proof, self.context = proof, proof.context
+        self.sight = proof.sight
+        part, reach = proof.part, proof.reach
+        self.keys = layout.cache(self.context.k.shape(part.num_kv_heads, part.head_dim), reach)
+        self.values = layout.cache(self.context.v.shape(part.num_kv_heads, part.v_head_dim), reach)
+        stored = STORED if self.context.quantized else OUTPUTS
+        self.stored = {layer: Tracker(stored) for layer in proof.queriers}
+        self.exact = {layer: Tracker(OUTPUTS) for layer in proof.queriers}
+        self.rows = Tracker(ROWS)
+
+    def step(self, sequence: int, start: int, stop: int) -> None:
+        """Store the new rows; attend from the checked queries among the new positions."""
+        inside = self.context.within(sequence, start, stop)
+        held = self._feed(sequence, start, stop, inside.start < inside.stop)
+        if held is not None:
+            self._check(sequence, inside, stop - start == 1, *held)
+        if stop == self.context.lengths[sequence]:
+            self._check_rows(sequence)
+
+    def _feed(self, sequence: int, start: int, stop: int, wanted: bool) -> tuple[Held, Held] | None:
+        if self.proof.reach.fixed is not None:  # the encoder's rows come once, before the first token
+            if start == 0 and self.proof.reach.fixed:
+                self._append(sequence, 0, self.proof.reach.fixed)
+            return (self.keys.read(sequence), self.values.read(sequence)) if wanted and self.proof.reach.fixed else None
+        if not wanted:
+            self._append(sequence, start, stop)
+            return None
+        k, v = self._rows(sequence, start, stop)
+        return self.keys.extend(sequence, k), self.values.extend(sequence, v)
+
+    def _append(self, sequence: int, start: int, stop: int) -> None:
+        k, v = self._rows(sequence, start, stop)
+        self.keys.append(sequence, k)
+        self.values.append(sequence, v)
+
+    def _rows(self, sequence: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        k, v = self.proof.keys(sequence).between(start, stop), self.proof.values(sequence).between(start, stop)
+        return self.context.k.encode(k), self.context.v.encode(v)
+
+    def _check(self, sequence: int, inside: slice, alone: bool, keys: Held, values: Held) -> None:
+        heads = self.proof.part.num_kv_heads
+        k, v = self.context.k.decode(keys.rows, heads), self.context.v.decode(values.rows, heads)
+        positions = self.context.positions(sequence)
+        for low in range(inside.start, inside.stop, QUERY_SLICE):
+            part = slice(low, min(low + QUERY_SLICE, inside.stop))
+            seen = self.sight.mask_or_none(positions[part], keys.positions, alone)
+            for layer in self.proof.queriers:
+                probe = self.proof.probes[layer, sequence]
+                found = attend(probe.queries[:, part], k, v, self.proof.scale, seen)
+                self.stored[layer].add(found, probe.expected[:, part], probe.tolerance)
+                if probe.exact is not None and probe.exact_tolerance is not None:
+                    self.exact[layer].add(found, probe.exact[:, part], probe.exact_tolerance[:, part])
+
+    def _check_rows(self, sequence: int) -> None:
+        heads = self.proof.part.num_kv_heads
+        check_rows(self.rows, self.keys, sequence, self.context.k, heads, self.proof.keys(sequence))
+        check_rows(self.rows, self.values, sequence, self.context.v, heads, self.proof.values(sequence))
+
+    def tensors(self) -> list[Tensor]:
+        """Keys and values."""
+        return self.keys.tensors() + self.values.tensors()
+
+    def measures(self, layer: int) -> list[Measure]:
+        """Outputs, and for the layer that keeps them its rows."""
+        trackers = [self.stored[layer]] + ([self.exact[layer]] if self.context.quantized else [])
+        if layer == self.proof.layer:
+            trackers.append(self.rows)
+        return [tracker.measure() for tracker in trackers if tracker.outputs]
+
+
+def check_rows(tracker: Tracker, cache: RowCache, sequence: int, codec: Codec, heads: int, given: Rows) -> None:
+    """Every row that is still held, against the row that was fed at its position; plain types must match to the bit."""
+    held = cache.read(sequence)
+    order = held.positions.argsort()
+    for low in range(0, len(order), KEY_BLOCK):
+        part = order[low : low + KEY_BLOCK]
+        first, last = int(held.positions[part[0]]), int(held.positions[part[-1]])
+        wanted = given.between(first, last + 1)
+        tracker.add(codec.decode(held.rows[:, part], heads), wanted, codec.bound(wanted), outputs=len(part))
+
+
+def query_heads(part: HeadedAttention) -> int:
+    """The query heads to run: the model's where they make whole groups, else one a key head."""
+    return part.num_heads if part.num_heads and part.num_heads % part.num_kv_heads == 0 else part.num_kv_heads
+
+
+def sight_of(part: HeadedAttention) -> Visibility:
+    """What a query of this part may see."""
+    if isinstance(part, SlidingAttention):
+        return Visibility(window=part.window)
+    if isinstance(part, ChunkedAttention):
+        return Visibility(chunk=part.chunk)
+    return Visibility(causal=not isinstance(part, CrossAttention))
+
+
+def reach_of(part: HeadedAttention, context: Context) -> Reach:
+    """How many rows this part keeps, as the count has it."""
+    if isinstance(part, SlidingAttention):
+        return Reach(cap=part.window)
+    if isinstance(part, ChunkedAttention):
+        return Reach(cap=part.chunk)
+    return Reach(fixed=context.types.encoder_tokens) if isinstance(part, CrossAttention) else ALL
+
+
+def anchor_choices(spans: Sequence[tuple[int, int]], seed: str) -> list[list[int]]:
+    """For each query the first and the last position that it sees, and two between."""
+    chance = random.Random(seed)  # noqa: S311 - reproducible, no secret
+    return [[start, stop - 1, chance.randrange(start, stop), chance.randrange(start, stop)] for start, stop in spans]
+
+
+def _as_stored(keys: Rows, k: Codec, values: Rows, v: Codec) -> KeyValueBlock:
+    heads = keys.heads
+
+    def block(start: int, stop: int) -> tuple[Tensor, Tensor]:
+        stored_k = k.decode(k.encode(keys.between(start, stop)), heads)
+        return stored_k, v.decode(v.encode(values.between(start, stop)), heads)
+
+    return block

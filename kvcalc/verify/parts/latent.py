@@ -1,0 +1,163 @@
+"""Multi-head latent attention: the cache keeps one compressed row a position, and a step never expands it.
+
+With a row [c; r] (kv_lora_rank numbers, and the rope part that all heads share), head h's key is [U_h·c; r] and its
+value W_h·c. Full attention expands both. A decode step turns to the query instead, q·U_h·c = (U_hᵀq)·c, attends over the
+rows themselves, and applies W_h to the weighted sum of latents: *absorbed* decode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from kvcalc.core.counting import Reach
+from kvcalc.core.layers import LatentAttention
+from kvcalc.verify.attention import Visibility
+from kvcalc.verify.codecs import LIMIT
+from kvcalc.verify.inputs import Rows
+from kvcalc.verify.layouts import Maker
+from kvcalc.verify.parts.base import QUERY_SLICE, Context, Tracker, anchored, plain_name
+from kvcalc.verify.parts.key_value import OUTPUTS, ROWS, STORED, Probe, anchor_choices, check_rows
+from kvcalc.verify.reference import full_attention
+from kvcalc.verify.results import Measure
+from kvcalc.verify.tolerance import UNIT, attention_tolerance, gamma
+
+UNKNOWN_HEADS, UNKNOWN_WIDTH = 4, 32  # where a file doesn't say: what is kept doesn't depend on them
+
+
+class LatentProof:
+    """One layer's latent rows, absorbed against expanded."""
+
+    def __init__(self, context: Context, part: LatentAttention, layer: int, readers: Sequence[int] = ()) -> None:
+        self.context, self.part, self.layer = context, part, layer
+        self.queriers = (layer, *readers)
+        self.heads = part.num_heads or UNKNOWN_HEADS
+        self.nope = part.nope_dim or UNKNOWN_WIDTH
+        self.v_width = part.v_head_dim or UNKNOWN_WIDTH
+        self.scale = (self.nope + part.rope_dim) ** -0.5
+        self.sight = Visibility(window=part.window)
+        self.probes: dict[tuple[int, int], Probe] = {}
+
+    def rows(self, sequence: int) -> Rows:
+        """The latent rows that are fed."""
+        name = plain_name(self.context.k)
+        return self.context.inputs.rows("latent", self.layer, sequence, heads=1, width=self.part.row_width, dtype=name)
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """``U [heads, nope, rank]`` and ``W [heads, v, rank]``, one pair for all layers of the kind."""
+        kept, rank = self.context.weights, self.part.kv_lora_rank
+        if self.part not in kept:
+            limit = LIMIT * rank**-0.5
+            up = self.context.inputs.uniform("up", shape=(self.heads, self.nope, rank), low=-limit, high=limit)
+            out = self.context.inputs.uniform("out", shape=(self.heads, self.v_width, rank), low=-limit, high=limit)
+            kept[self.part] = (up, out)
+        up, out = kept[self.part]
+        return up, out
+
+    def keys(self, rows: Tensor, up: Tensor) -> Tensor:
+        """Expand ``[1, m, rank + rope]`` into every head's keys."""
+        latent, rope = rows[0, :, : self.part.kv_lora_rank], rows[:, :, self.part.kv_lora_rank :]
+        return torch.cat((latent @ up.transpose(1, 2), rope.expand(self.heads, -1, -1)), dim=2)
+
+    def prepare(self) -> None:
+        """Expanded full attention for every checked query."""
+        up, out = (weight.to(self.context.wide) for weight in self.weights())
+        for sequence in self.context.sequences:
+            for layer in self.queriers:
+                self.probes[layer, sequence] = self._probe(layer, sequence, up, out)
+
+    def _probe(self, layer: int, sequence: int, up: Tensor, out: Tensor) -> Probe:
+        context, rows, codec = self.context, self.rows(sequence), self.context.k
+        largest = 0.0
+
+        def expanded(start: int, stop: int) -> tuple[Tensor, Tensor]:
+            nonlocal largest
+            stored = codec.decode(codec.encode(rows.between(start, stop)), 1).to(context.wide)
+            values = stored[0, :, : self.part.kv_lora_rank] @ out.transpose(1, 2)
+            largest = max(largest, float(values.abs().max()))
+            return self.keys(stored, up), values
+
+        queries, positions = self._queries(layer, sequence), context.positions(sequence)
+        length = context.lengths[sequence]
+        expected = full_attention(queries.to(context.wide), positions, expanded, length, self.sight, self.scale).outputs
+        return Probe(queries, expected, self._tolerance(queries, length, largest))
+
+    def _tolerance(self, queries: Tensor, length: int, largest: float) -> float:
+        """As for keys and values, with the sums over the latent's rank added: |q|·|U|·|c| bounds a score's terms."""
+        up, out = self.weights()
+        rank = self.part.kv_lora_rank
+        size = torch.einsum("hnd,hdr->hnr", queries[:, :, : self.nope].abs(), up.abs()).sum(-1)
+        size = (size + queries[:, :, self.nope :].abs().sum(-1)).max() * LIMIT * self.scale
+        score = (gamma(self.nope + self.part.row_width) + 4 * UNIT) * float(size)
+        values = float(out.abs().sum(-1).max()) * LIMIT * (gamma(rank) + gamma(length))
+        return attention_tolerance(score, length, largest, values)
+
+    def _queries(self, layer: int, sequence: int) -> Tensor:
+        context, positions = self.context, self.context.checked[sequence]
+        shape = (self.heads, len(positions), self.nope + self.part.rope_dim)
+        base = context.inputs.uniform("q", layer, sequence, shape=shape)
+        spans = [(self.sight.first(position), position + 1) for position in positions]
+        choices = anchor_choices(spans, f"{context.inputs.seed} {layer} {sequence}")
+        up, _ = self.weights()
+        seen = [stop - start for start, stop in spans]
+        return anchored(base, choices, lambda wanted: self.keys(self.rows(sequence).at(wanted), up), self.scale, seen)
+
+    def open(self, layout: Maker) -> OpenLatent:
+        """Make the cache of the rows."""
+        return OpenLatent(self, layout)
+
+
+class OpenLatent:
+    """The rows' cache, stepped by absorbed decode."""
+
+    def __init__(self, proof: LatentProof, layout: Maker) -> None:
+        self.proof, self.context = proof, proof.context
+        self.sight = proof.sight
+        self.cache = layout.cache(self.context.k.shape(1, proof.part.row_width), Reach(cap=proof.part.window))
+        what = STORED if self.context.quantized else OUTPUTS
+        self.outputs = {layer: Tracker(f"{what}, expanded") for layer in proof.queriers}
+        self.rows = Tracker(ROWS)
+
+    def step(self, sequence: int, start: int, stop: int) -> None:
+        """Store the new rows; attend from the checked queries among the new positions."""
+        inside = self.context.within(sequence, start, stop)
+        rows = self.context.k.encode(self.proof.rows(sequence).between(start, stop))
+        if inside.start == inside.stop:
+            self.cache.append(sequence, rows)
+        else:
+            held = self.cache.extend(sequence, rows)
+            self._check(sequence, inside, stop - start == 1, self.context.k.decode(held.rows, 1), held.positions)
+        if stop == self.context.lengths[sequence]:
+            check_rows(self.rows, self.cache, sequence, self.context.k, 1, self.proof.rows(sequence))
+
+    def _check(self, sequence: int, inside: slice, alone: bool, rows: Tensor, held: Tensor) -> None:
+        positions = self.context.positions(sequence)
+        for low in range(inside.start, inside.stop, QUERY_SLICE):
+            part = slice(low, min(low + QUERY_SLICE, inside.stop))
+            seen = self.sight.mask_or_none(positions[part], held, alone)
+            for layer in self.proof.queriers:
+                probe = self.proof.probes[layer, sequence]
+                found = self._absorbed(probe.queries[:, part], rows[0], seen)
+                self.outputs[layer].add(found, probe.expected[:, part], probe.tolerance)
+
+    def _absorbed(self, queries: Tensor, rows: Tensor, seen: Tensor | None) -> Tensor:
+        """All heads' queries as rows of one product with the latent rows: there is one "head" of keys."""
+        proof = self.proof
+        up, out = proof.weights()
+        turned = torch.cat((queries[:, :, : proof.nope] @ up, queries[:, :, proof.nope :]), dim=2)
+        scores = turned @ rows.T * proof.scale
+        if seen is not None:
+            scores = scores.masked_fill(~seen, -torch.inf)
+        latents = scores.softmax(-1) @ rows[:, : proof.part.kv_lora_rank]
+        return latents @ out.transpose(1, 2)
+
+    def tensors(self) -> list[Tensor]:
+        """The rows: there is no second array."""
+        return self.cache.tensors()
+
+    def measures(self, layer: int) -> list[Measure]:
+        """Outputs, and for the layer that keeps them its rows."""
+        trackers = [self.outputs[layer], *([self.rows] if layer == self.proof.layer else [])]
+        return [tracker.measure() for tracker in trackers if tracker.outputs]

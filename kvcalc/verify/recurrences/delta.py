@@ -1,0 +1,131 @@
+"""Delta rules: the gated delta net (Qwen3-Next) and Kimi delta attention, which decays each key feature by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import silu
+
+from kvcalc.core.layers import Recurrent
+from kvcalc.verify.recurrences.base import Draw, Given, Plain, convolution_size, convolve_all, convolve_step
+from kvcalc.verify.tolerance import UNIT, gamma
+
+EPSILON = 1e-6  # under the root of a norm
+
+
+@dataclass(frozen=True)
+class DeltaRule(Plain):
+    """S = S·decay; S = S + β·(v - S·k)⊗k; o = S·q / √D_k; state ``[v_heads, v_width, k_width]``.
+
+    q, k, v come from silu(conv(x)); q and k are scaled to length one.
+    """
+
+    v_heads: int
+    v_width: int
+    k_width: int
+    k_heads: int
+    kernel: int
+    vector_decay: bool
+    what: str = "delta rule steps against the whole sequence (triangular solve)"
+
+    @classmethod
+    def _of(cls, part: Recurrent, vector_decay: bool) -> DeltaRule | None:
+        kernels = {conv.kernel for conv in part.convs}
+        if len(kernels) != 1 or len(part.states) != 1 or len(part.states[0].shape) != 3:
+            return None
+        v_heads, v_width, k_width = part.states[0].shape
+        channels = sum(conv.channels for conv in part.convs)
+        k_heads, rest = divmod(channels - v_heads * v_width, 2 * k_width)
+        fits = rest == 0 and k_heads > 0 and v_heads % k_heads == 0
+        return cls(v_heads, v_width, k_width, k_heads, kernels.pop(), vector_decay) if fits else None
+
+    @property
+    def channels(self) -> int:
+        """q, k and v side by side."""
+        return 2 * self.k_heads * self.k_width + self.v_heads * self.v_width
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """The convolution's columns, β, and the logarithm of the decay."""
+        decays = self.v_heads * (self.k_width if self.vector_decay else 1)
+        return (
+            Draw("x", self.channels, stored=True),
+            Draw("beta", self.v_heads, 0.1, 0.9),
+            Draw("log_decay", decays, -0.2, -0.02),
+        )
+
+    @property
+    def weights(self) -> tuple[Draw, ...]:
+        """The convolution."""
+        return (Draw("conv", self.channels * self.kernel),)
+
+    def _split(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``[…, channels]`` → q, k ``[…, v_heads, k_width]`` before scaling, v ``[…, v_heads, v_width]``."""
+        keys = self.k_heads * self.k_width
+        q, k, v = u.split((keys, keys, self.v_heads * self.v_width), dim=-1)
+        lead, each = u.shape[:-1], self.v_heads // self.k_heads
+        q, k = (part.view(*lead, self.k_heads, self.k_width).repeat_interleave(each, -2) for part in (q, k))
+        return q, k, v.view(*lead, self.v_heads, self.v_width)
+
+    def step(self, x: Given, convs: list[Tensor], states: list[Tensor]) -> Tensor:
+        """One token."""
+        q, k, v = self._split(silu(convolve_step(convs, x["x"], x["conv"].view(self.channels, -1))))
+        q, k = _unit(q), _unit(k)
+        state = states[0].float() * torch.exp(x["log_decay"]).view(self.v_heads, 1, -1)
+        missing = x["beta"][:, None] * (v - (state @ k[:, :, None])[:, :, 0])
+        state = state + missing[:, :, None] * k[:, None]
+        states[0].copy_(state)
+        return (state @ q[:, :, None]).flatten() * self.k_width**-0.5
+
+    def whole(self, x: Given, state_unit: float) -> tuple[Tensor, Tensor]:
+        """(I + tril(β·K·Kᵀ ∘ decay))·U = β·V, then O = tril(Q·Kᵀ ∘ decay)·U, a head."""
+        weight, tokens = x["conv"].view(self.channels, -1), len(x["x"])
+        raw = self._split(silu(convolve_all(x["x"], weight)))
+        size = self._split(convolution_size(x["x"], weight))
+        q, k, v = (part.transpose(0, 1) for part in (_unit(raw[0]), _unit(raw[1]), raw[2]))  # [heads, tokens, …]
+        total = torch.cumsum(x["log_decay"].view(tokens, self.v_heads, -1), 0).transpose(0, 1)
+        beta = x["beta"].T[:, :, None]
+        faded = (k * torch.exp(-total)).transpose(1, 2)
+        mixing = (beta * (k * torch.exp(total)) @ faded).tril(-1)
+        updates = torch.linalg.solve_triangular(mixing, beta * v, upper=False, unitriangular=True)
+        outputs = ((q * torch.exp(total)) @ faded).tril() @ updates * self.k_width**-0.5
+        tolerance = self._tolerance(updates, total, raw, size, state_unit)
+        return outputs.transpose(0, 1).flatten(1), tolerance.transpose(0, 1).flatten(1)
+
+    def _tolerance(self, updates: Tensor, total: Tensor, raw: tuple[Tensor, ...], size: tuple[Tensor, ...], unit: float) -> Tensor:
+        """Each row of S shrinks under decay and under I - β·k·kᵀ, so errors add up, fading as the state does.
+
+        A step errs by (gamma of its sums + what its inputs err by) times the row's length and its value; the row's length
+        is at most the faded sum of its updates. The 4 counts the four products that a step makes with q, k or v.
+        """
+        slowest = total.amax(2)  # [heads, tokens]
+        fading = torch.exp((slowest[:, :, None] - slowest[:, None, :]).clamp(max=0)).tril()
+        value = size[2].transpose(0, 1).cummax(1).values
+        row = (fading @ updates.abs()).cummax(1).values + value
+        stretch = max(float((s.norm(dim=-1) / r.norm(dim=-1)).max()) for s, r in zip(size[:2], raw[:2], strict=True))
+        local = 4 * (gamma(self.k_width + 24) + (1 + stretch) * gamma(self.k_width + self.kernel + 24)) + unit + 2 * UNIT
+        return fading.sum(2, keepdim=True) * row * local * self.k_width**-0.5
+
+
+class GatedDeltaNet(DeltaRule):
+    """One decay a head."""
+
+    @classmethod
+    def fitting(cls, part: Recurrent) -> DeltaRule | None:
+        """Sizes from the state and the convolution's channels."""
+        return cls._of(part, vector_decay=False)
+
+
+class KimiDelta(DeltaRule):
+    """One decay a key feature."""
+
+    @classmethod
+    def fitting(cls, part: Recurrent) -> DeltaRule | None:
+        """Sizes from the state and the channels of all three convolutions."""
+        return cls._of(part, vector_decay=True)
+
+
+def _unit(rows: Tensor) -> Tensor:
+    return rows * torch.rsqrt(rows.square().sum(-1, keepdim=True) + EPSILON)

@@ -1,0 +1,194 @@
+"""State space models: Mamba, Mamba-2, and the gated linear recurrence of RecurrentGemma."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import silu
+
+from kvcalc.core.layers import Recurrent
+from kvcalc.verify.recurrences.base import (
+    Draw,
+    Given,
+    Plain,
+    convolution_size,
+    convolve_all,
+    convolve_step,
+    scan,
+    term_error,
+)
+from kvcalc.verify.tolerance import UNIT, gamma
+
+CHANNELS = 256  # whose whole-sequence form is made: channels don't meet, and all of them are stepped
+
+
+@dataclass(frozen=True)
+class Mamba(Plain):
+    """h = exp(Δ·A)·h + Δ·u·B, y = h·C, with u = silu(conv(x)); state ``[inner, N]``."""
+
+    inner: int
+    states: int
+    kernel: int
+    what: str = "Mamba steps against the whole sequence (scan)"
+
+    @classmethod
+    def fitting(cls, part: Recurrent) -> Mamba | None:
+        """One convolution of the state's first width."""
+        if len(part.convs) != 1 or len(part.states) != 1 or len(part.states[0].shape) != 2:
+            return None
+        inner, states = part.states[0].shape
+        return cls(inner, states, part.convs[0].kernel) if part.convs[0].channels == inner else None
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """x, Δ, B, C."""
+        return (
+            Draw("x", self.inner, stored=True, positive=True),
+            Draw("delta", self.inner, 0.05, 0.5),
+            Draw("B", self.states, positive=True),
+            Draw("C", self.states, positive=True),
+        )
+
+    @property
+    def weights(self) -> tuple[Draw, ...]:
+        """The convolution and A."""
+        return Draw("conv", self.inner * self.kernel, positive=True), Draw("A", self.inner * self.states, -1.0, -0.2)
+
+    def step(self, x: Given, convs: list[Tensor], states: list[Tensor]) -> Tensor:
+        """One token."""
+        u = silu(convolve_step(convs, x["x"], x["conv"].view(self.inner, -1)))
+        h = torch.exp(x["delta"][:, None] * x["A"].view(self.inner, -1)) * states[0].float()
+        h = h + (x["delta"] * u)[:, None] * x["B"]
+        states[0].copy_(h)
+        return h @ x["C"]
+
+    def compared(self, output: Tensor) -> Tensor:
+        """Evenly chosen channels."""
+        return output[some_channels(self.inner, output)]
+
+    def whole(self, x: Given, state_unit: float) -> tuple[Tensor, Tensor]:
+        """A scan, and a scan of magnitudes beside it."""
+        some = some_channels(self.inner, x["x"])
+        columns, conv = x["x"][:, some], x["conv"].view(self.inner, -1)[some]
+        delta, decay_rate = x["delta"][:, some], x["A"].view(self.inner, -1)[some]
+        decay = torch.exp(delta[:, :, None] * decay_rate)
+        u, size = silu(convolve_all(columns, conv)), convolution_size(columns, conv)
+        h = scan(decay, (delta * u)[:, :, None] * x["B"][:, None])
+        outputs = torch.einsum("tin,tn->ti", h, x["C"])
+        held = scan(decay, (delta * size)[:, :, None] * x["B"].abs()[:, None])
+        error = scan(decay, held * (8 * UNIT + state_unit)) + held * gamma(self.kernel + self.states + 16)
+        return outputs, torch.einsum("tin,tn->ti", error, x["C"].abs())
+
+
+def some_channels(inner: int, like: Tensor) -> Tensor:
+    """At most ``CHANNELS`` of them, the first and the last among them."""
+    return torch.linspace(0, inner - 1, min(inner, CHANNELS), device=like.device).round().long()
+
+
+@dataclass(frozen=True)
+class Mamba2(Plain):
+    """h = exp(Δ·a)·h + Δ·x⊗B, y = h·C a head, with (x, B, C) = silu(conv(…)); state ``[heads, width, N]``."""
+
+    heads: int
+    width: int
+    states: int
+    groups: int
+    kernel: int
+    what: str = "Mamba-2 steps against the whole sequence (masked product)"
+
+    @classmethod
+    def fitting(cls, part: Recurrent) -> Mamba2 | None:
+        """The channels beyond heads × width are B and C of whole groups."""
+        if len(part.convs) != 1 or len(part.states) != 1 or len(part.states[0].shape) != 3:
+            return None
+        heads, width, states = part.states[0].shape
+        groups, rest = divmod(part.convs[0].channels - heads * width, 2 * states)
+        fits = rest == 0 and groups > 0 and heads % groups == 0
+        return cls(heads, width, states, groups, part.convs[0].kernel) if fits else None
+
+    @property
+    def channels(self) -> int:
+        """x, B and C side by side."""
+        return self.heads * self.width + 2 * self.groups * self.states
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """The convolution's columns, and Δ."""
+        return Draw("x", self.channels, stored=True, positive=True), Draw("delta", self.heads, 0.05, 0.5)
+
+    @property
+    def weights(self) -> tuple[Draw, ...]:
+        """The convolution and a."""
+        return Draw("conv", self.channels * self.kernel, positive=True), Draw("a", self.heads, -1.0, -0.2)
+
+    def _split(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``[…, channels]`` → x ``[…, heads, width]``, B and C ``[…, heads, N]``."""
+        x, b, c = u.split((self.heads * self.width, self.groups * self.states, self.groups * self.states), dim=-1)
+        lead, each = u.shape[:-1], self.heads // self.groups
+        b = b.view(*lead, self.groups, self.states).repeat_interleave(each, -2)
+        return x.view(*lead, self.heads, self.width), b, c.view(*lead, self.groups, self.states).repeat_interleave(each, -2)
+
+    def step(self, x: Given, convs: list[Tensor], states: list[Tensor]) -> Tensor:
+        """One token."""
+        values, b, c = self._split(silu(convolve_step(convs, x["x"], x["conv"].view(self.channels, -1))))
+        h = torch.exp(x["delta"] * x["a"])[:, None, None] * states[0].float()
+        h = h + (x["delta"][:, None] * values)[:, :, None] * b[:, None]
+        states[0].copy_(h)
+        return (h @ c[:, :, None]).flatten()
+
+    def whole(self, x: Given, state_unit: float) -> tuple[Tensor, Tensor]:
+        """Y = (decay ∘ C·Bᵀ)·(Δ·X) a head, and the same of magnitudes."""
+        weight = x["conv"].view(self.channels, -1)
+        tokens = len(x["x"])
+        total = torch.cumsum(x["delta"] * x["a"], 0).T  # [heads, tokens]
+        decay = torch.exp((total[:, :, None] - total[:, None, :]).tril()).tril()
+        found = []
+        for u in (silu(convolve_all(x["x"], weight)), convolution_size(x["x"], weight)):
+            values, b, c = (part.transpose(0, 1) for part in self._split(u))
+            found.append((decay * (c @ b.transpose(1, 2)), x["delta"].T[:, :, None] * values))
+        error = term_error(tokens, self.kernel + self.states, state_unit, decay)
+        outputs, tolerance = found[0][0] @ found[0][1], (found[1][0] * error * 3) @ found[1][1]
+        return outputs.transpose(0, 1).flatten(1), tolerance.transpose(0, 1).flatten(1)
+
+
+@dataclass(frozen=True)
+class RgLru(Plain):
+    """h = a·h + √(1 - a²)·i·u with u = conv(x); one number a channel."""
+
+    width: int
+    kernel: int
+    what: str = "RG-LRU steps against the whole sequence (scan)"
+
+    @classmethod
+    def fitting(cls, part: Recurrent) -> RgLru | None:
+        """One convolution and one row of the same width."""
+        if len(part.convs) != 1 or len(part.states) != 1 or part.states[0].shape != (part.convs[0].channels,):
+            return None
+        return cls(part.convs[0].channels, part.convs[0].kernel)
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """x, the decay a and the input gate i."""
+        return Draw("x", self.width, stored=True), Draw("a", self.width, 0.6, 0.98), Draw("i", self.width, 0.2, 1.0)
+
+    @property
+    def weights(self) -> tuple[Draw, ...]:
+        """The convolution."""
+        return (Draw("conv", self.width * self.kernel),)
+
+    def step(self, x: Given, convs: list[Tensor], states: list[Tensor]) -> Tensor:
+        """One token."""
+        u = convolve_step(convs, x["x"], x["conv"].view(self.width, -1))
+        h = x["a"] * states[0].float() + torch.sqrt(1 - x["a"] * x["a"]) * x["i"] * u
+        states[0].copy_(h)
+        return h
+
+    def whole(self, x: Given, state_unit: float) -> tuple[Tensor, Tensor]:
+        """A scan, and a scan of magnitudes beside it."""
+        weight, gate = x["conv"].view(self.width, -1), torch.sqrt(1 - x["a"] * x["a"]) * x["i"]
+        outputs = scan(x["a"], gate * convolve_all(x["x"], weight))
+        held = scan(x["a"], gate * convolution_size(x["x"], weight))
+        # √(1 - a²) near a = 0.98 multiplies the rounding of 1 - a² by about 1 / (2·(1 - a²)) < 13
+        return outputs, scan(x["a"], held * (4 * UNIT + state_unit)) + held * gamma(self.kernel + 48)

@@ -1,0 +1,166 @@
+"""What verify was asked, and what it found. No torch here, so that the command line can name it cheaply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to run. ``None`` and 0 mean: chosen by verify, and said in the report."""
+
+    device: str = "auto"
+    cache: tuple[str, ...] = ("all",)
+    prompt: int | None = None  # tokens that are prefilled
+    chunks: tuple[int, ...] = (1, 1, 4)  # new tokens a step, in turn
+    layers: int | None = None  # of each kind; None is all where memory allows
+    seed: int = 0
+    controls: bool = True
+    capacity: int | None = None
+    block_size: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One comparison: the output nearest to its tolerance, and how many were checked."""
+
+    what: str
+    error: float = 0.0
+    tolerance: float = 0.0
+    outputs: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether every output was within its tolerance; NaN is not."""
+        return self.error <= self.tolerance
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One layer kind under one implementation."""
+
+    kind: str
+    shape: str  # the layer's sizes, for people
+    implementation: str
+    engine: str
+    k_dtype: str
+    v_dtype: str
+    layers: int  # layers of this kind that were run
+    layers_in_model: int
+    measures: tuple[Measure, ...]
+    measured_bytes: int
+    predicted_bytes: int
+    note: str = ""
+
+    @property
+    def worst(self) -> Measure:
+        """The measure nearest to, or furthest beyond, its tolerance."""
+        return max(self.measures, key=_ratio, default=Measure("bytes alone"))
+
+    @property
+    def passed(self) -> bool:
+        """Outputs within tolerance and bytes equal."""
+        return all(measure.passed for measure in self.measures) and self.measured_bytes == self.predicted_bytes
+
+
+def _ratio(measure: Measure) -> float:
+    if measure.passed:
+        return measure.error / measure.tolerance if measure.tolerance else 0.0
+    return float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """One implementation's bytes over all layers that were run, and what belongs to no layer."""
+
+    implementation: str
+    engine: str
+    k_dtype: str
+    v_dtype: str
+    measured_bytes: int
+    predicted_bytes: int
+    shared_measured: int = 0
+    shared_predicted: int = 0
+    allocator_before: int | None = None  # CUDA's own figures: shown, not compared
+    allocator_after: int | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Equal to the byte."""
+        return self.measured_bytes == self.predicted_bytes and self.shared_measured == self.shared_predicted
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A cache broken on purpose: caught when its outputs differ by more than the tolerance."""
+
+    name: str
+    kind: str
+    implementation: str
+    what: str
+    error: float
+    tolerance: float
+
+    @property
+    def caught(self) -> bool:
+        """Whether the check would have failed, as it must."""
+        return not self.error <= self.tolerance
+
+
+@dataclass(frozen=True, slots=True)
+class AgainstRow:
+    """One layer of a library's own cache."""
+
+    layer: int
+    kind: str
+    measured_bytes: int
+    predicted_bytes: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgainstReport:
+    """A library's own cache against the prediction of its engine."""
+
+    library: str
+    version: str
+    engine: str
+    rows: tuple[AgainstRow, ...] = ()
+    measured_bytes: int = 0
+    predicted_bytes: int = 0
+    skipped: str = ""  # why the library could not be asked (it has no such model …)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Equal in total and in every layer, or not comparable at all."""
+        equal = all(row.measured_bytes == row.predicted_bytes for row in self.rows)
+        return bool(self.skipped) or (equal and self.measured_bytes == self.predicted_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """Everything that one run found."""
+
+    model: str
+    source: str
+    device: str
+    torch_version: str
+    compute_dtype: str
+    reference_dtype: str
+    request: dict[str, object]
+    steps: str
+    checks: tuple[Check, ...]
+    weighings: tuple[Weighing, ...]
+    controls: tuple[Control, ...] = ()
+    against: tuple[AgainstReport, ...] = ()
+    tensor_parallel: tuple[Check, ...] = ()
+    tolerance_rules: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Everything equal, and every control caught."""
+        found = (*self.checks, *self.weighings, *self.against, *self.tensor_parallel)
+        return all(item.passed for item in found) and all(control.caught for control in self.controls)
