@@ -26,6 +26,7 @@ VERBS: dict[str, str] = {
     "audit": "kvcalc.cli.audit",
     "presets": "kvcalc.cli.presets",
     "engines": "kvcalc.cli.engines",
+    "verify": "kvcalc.cli.verify",
 }
 INTERRUPTED = 130
 

@@ -32,9 +32,10 @@ def output_bound(
         key, value = given(start, min(start + KEY_BLOCK, length))
         scores = masked_scores(queries, key.to(queries.dtype), positions, start, sight, scale)
         weights = torch.exp(scores - exact.maximum) / exact.total
-        error = fold(queries.abs(), key.shape[0]) @ k.bound(key).to(queries.dtype).transpose(1, 2) * scale
+        off = torch.as_tensor(k.bound(key), dtype=queries.dtype, device=key.device).expand(key.shape)
+        error = fold(queries.abs(), key.shape[0]) @ off.transpose(1, 2) * scale
         risen, size = weights * torch.exp(error), value.abs().to(queries.dtype)
         grown, spread, plain = grown + risen @ size, spread + risen.sum(-1, keepdim=True), plain + weights @ size
-        value_error = max(value_error, float(v.bound(value).max()))
+        value_error = max(value_error, float(torch.as_tensor(v.bound(value)).max()))
     heads, count = queries.shape[:2]
     return exact.outputs, (spread * grown - plain).view(heads, count, -1) + value_error

@@ -128,14 +128,13 @@ class AgainstReport:
     rows: tuple[AgainstRow, ...] = ()
     measured_bytes: int = 0
     predicted_bytes: int = 0
-    skipped: str = ""  # why the library could not be asked (it has no such model …)
     notes: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
-        """Equal in total and in every layer, or not comparable at all."""
+        """Equal in total and in every layer."""
         equal = all(row.measured_bytes == row.predicted_bytes for row in self.rows)
-        return bool(self.skipped) or (equal and self.measured_bytes == self.predicted_bytes)
+        return equal and self.measured_bytes == self.predicted_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ PART_KINDS = {
 }
 CACHES = ("all", *LAYOUTS, "quantized", *PART_KINDS)
 CAPACITY_STEP = 64
+SMALL_TOKENS = 4096
 
 
 @dataclass(frozen=True)
@@ -100,14 +101,18 @@ def verify(model: Model, request: Request, settings: Settings | None = None, tic
 
     Raises UsageError, DeviceError (also where memory is short), DtypeError, ConfigError, EngineError.
     """
+    return run_plan(make_plan(model, request, settings or Settings()), tick)
+
+
+def run_plan(plan: Plan, tick: Tick = no_tick) -> VerifyReport:
+    """Carry out what ``make_plan`` decided."""
     began = time.monotonic()
-    with exact_products(), torch.inference_mode():
-        plan = make_plan(model, request, settings or Settings())
+    with exact_products(), few_threads(max(plan.lengths)), torch.inference_mode():
         checks, weighings = _runs(plan, tick)
         controls = tuple(_controls(plan, tick)) if plan.settings.controls else ()
     return VerifyReport(
-        model=model.name,
-        source=model.source,
+        model=plan.model.name,
+        source=plan.model.source,
         device=describe(plan.device),
         torch_version=torch.__version__,
         compute_dtype="float32",
@@ -121,6 +126,18 @@ def verify(model: Model, request: Request, settings: Settings | None = None, tic
         notes=plan.notes,
         seconds=time.monotonic() - began,
     )
+
+
+@contextmanager
+def few_threads(tokens: int) -> Iterator[None]:
+    """One thread for small arrays: sharing them out costs more than they take, most of all on a busy machine."""
+    before = torch.get_num_threads()
+    if tokens <= SMALL_TOKENS:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -87,15 +87,22 @@ class Tracker:
 
     def add(self, found: Tensor, expected: Tensor, tolerance: Tensor | float, outputs: int | None = None) -> None:
         """Compare; NaN and infinity count as infinitely far."""
-        error = (found.to(expected.dtype) - expected).abs().nan_to_num(nan=math.inf)
-        limit = torch.as_tensor(tolerance, dtype=error.dtype, device=error.device).expand_as(error)
-        ratio = torch.where(limit > 0, error / limit, torch.where(error > 0, math.inf, 0.0)).flatten()
         self.outputs += found.shape[-2] if outputs is None else outputs
-        if ratio.numel():
+        error = (found.to(expected.dtype) - expected).abs()
+        if error.numel() == 0:
+            return
+        if isinstance(tolerance, Tensor):
+            ratio = (error / tolerance).nan_to_num(nan=math.inf).flatten()
             worst = int(ratio.argmax())
-            if float(ratio[worst]) > self._ratio:
-                self._ratio = float(ratio[worst])
-                self.error, self.tolerance = float(error.flatten()[worst]), float(limit.flatten()[worst])
+            self._keep(float(error.flatten()[worst]), float(tolerance.expand_as(error).flatten()[worst]))
+        else:
+            self._keep(float(error.max()), tolerance)
+
+    def _keep(self, error: float, tolerance: float) -> None:
+        error = error if error == error else math.inf  # NaN differs from itself
+        ratio = error / tolerance if tolerance > 0 else math.inf if error > 0 else 0.0
+        if ratio > self._ratio:
+            self._ratio, self.error, self.tolerance = ratio, error, tolerance
 
     def measure(self) -> Measure:
         """What was found."""

@@ -1,0 +1,217 @@
+"""``kvcalc verify``: run the real cache against full attention, and weigh it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from kvcalc.cli.grouping import Group, takes_groups
+from kvcalc.cli.model_args import DEFAULT_PRESET, load, references
+from kvcalc.cli.options import Naming, OneModel, OneSize, Rules, Showing, Types
+from kvcalc.cli.output import console, show, write_json
+from kvcalc.cli.request_args import engine_and_request
+from kvcalc.core.model import Model, OptionValue, Request
+from kvcalc.engines import find_engine
+from kvcalc.errors import ExitCode, MissingExtraError, UsageError
+from kvcalc.units import parse_count, parse_counts
+from kvcalc.verify.results import Settings, VerifyReport
+
+if TYPE_CHECKING:
+    from kvcalc.verify.runs import Tick
+    from kvcalc.verify.timing import TimingReport
+
+EXAMPLES = (
+    "kvcalc verify",
+    "kvcalc verify gemma-3-1b --tokens 600 --cache sliding --dtype float32",
+    "kvcalc verify --preset llama-8b --layers 2 --dtype q8_0 --chunk 1,8",
+    "kvcalc verify --time --tokens 8k",
+)
+OWN_OPTIONS = ("capacity", "block-size")
+BAR_AFTER_SECONDS = 1.0
+MOST_CHUNKS = 64
+
+
+def _running(*names: str, text: str) -> Option:  # type: ignore[valid-type]
+    return Option(*names, help=text, rich_help_panel="Run", show_default=False)
+
+
+class Running(Group):
+    """How the proof is run."""
+
+    device: Annotated[str, _running("--device", text="auto, cpu, cuda, cuda:N, mps.")] = "auto"
+    cache: Annotated[str, _running("--cache", text="Which implementations: all, concat, static, paged, quantized, sliding …")] = "all"
+    prompt: Annotated[str | None, _running("--prompt", text="Tokens that are prefilled; the rest are decoded.")] = None
+    chunk: Annotated[str, _running("--chunk", text="New tokens a step, in turn: 1, or 1,1,4.")] = "1,1,4"
+    seed: Annotated[int, _running("--seed", text="Of all numbers: equal seeds give equal runs.")] = 0
+    no_controls: Annotated[bool, _running("--no-controls", text="Leave out the caches that are broken on purpose.")] = False
+    encoder_tokens: Annotated[str | None, _running("--encoder-tokens", text="Encoder positions of cross-attention.")] = None
+    draft: Annotated[bool, _running("--draft", text="Run the draft layers too.")] = False
+    option: Annotated[
+        list[str], _running("-o", "--option", text="capacity=4k, block-size=32; with --against, that engine's options.")
+    ] = []  # noqa: RUF012 - Typer's default, never changed
+    against: Annotated[str | None, _running("--against", text="Hold a library's own cache against its engine: transformers …")] = None
+    timed: Annotated[bool, _running("--time", text="Time a decode step at growing lengths.")] = False
+    plot: Annotated[Path | None, _running("--plot", text="With --time: draw the times (.png, .svg).")] = None
+    force: Annotated[bool, _running("--force", text="Overwrite the picture if it is there.")] = False
+
+
+@takes_groups
+def command(one: OneModel, naming: Naming, size: OneSize, types: Types, running: Running, showing: Showing) -> int:
+    """Run the real cache against full attention, and weigh it."""
+    each = _layers_to_run(naming, one.model)
+    model = load(naming, one.model, DEFAULT_PRESET)
+    _, request = engine_and_request(types, Rules(encoder_tokens=running.encoder_tokens, draft=running.draft), size)
+    settings = _settings(running, each)
+    if running.plot is not None:
+        _check_plot(running)
+    if running.against:
+        report = _against(running.against, model, request, settings, running.option)
+        times = None
+    else:
+        report, times = _proof(model, request, settings, running)
+    _write(report, times, model, showing.json)
+    if times is not None and running.plot is not None:
+        _draw(times, running)
+    return ExitCode.OK if report.passed else ExitCode.NO
+
+
+def _layers_to_run(naming: Naming, positional: str | None) -> int | None:
+    """How many layers of each kind: ``--layers``, which is the equation's L only where the equation is the model."""
+    named = positional or any(getattr(naming, kind) is not None for kind in ("preset", "config", "gguf", "hub"))
+    if naming.layers is None or (not named and (naming.kv_heads or naming.heads)):
+        return None
+    each = parse_count(naming.layers, "a value of --layers")
+    naming.layers = None
+    return each
+
+
+def _settings(running: Running, layers: int | None) -> Settings:
+    own = dict(text.partition("=")[::2] for text in running.option if text.partition("=")[0] in OWN_OPTIONS)
+    static, paged = find_engine("static"), find_engine("paged")
+    values: dict[str, OptionValue] = {}
+    if "capacity" in own:
+        values |= static.parse_options([f"capacity={own['capacity']}"])
+    if "block-size" in own:
+        values |= paged.parse_options([f"block-size={own['block-size']}"])
+    rest = [text for text in running.option if text.partition("=")[0] not in OWN_OPTIONS]
+    if rest and not running.against:
+        raise UsageError(f"verify has no option {rest[0][:40]!r}", fix="-o capacity=4k and -o block-size=32, or name --against")
+    chunks = tuple(value for value, _ in zip(parse_counts(running.chunk, "--chunk"), range(MOST_CHUNKS), strict=False))
+    return Settings(
+        device=running.device,
+        cache=tuple(word.strip() for word in running.cache.split(",")),
+        prompt=parse_count(running.prompt, "a value of --prompt") if running.prompt else None,
+        chunks=chunks,
+        layers=layers,
+        seed=running.seed,
+        controls=not running.no_controls,
+        capacity=int(values["capacity"]) if "capacity" in values else None,
+        block_size=int(values.get("block-size", 16)),
+    )
+
+
+def _proof(model: Model, request: Request, settings: Settings, running: Running) -> tuple[VerifyReport, TimingReport | None]:
+    with _torch_needed():
+        from kvcalc.verify.run import make_plan, run_plan, work_units
+        from kvcalc.verify.timing import DEFAULT_TOKENS, POINTS, time_decode
+    plan = make_plan(model, request if not running.timed else request, settings)
+    units = work_units(plan) + (3 * POINTS if running.timed else 0)
+    with _bar(units) as tick:
+        report = run_plan(plan, tick)
+        if not running.timed:
+            return report, None
+        tokens = request.tokens or DEFAULT_TOKENS
+        times = time_decode(plan.model.layers, plan.device, plan.types.k.name, tokens, settings.block_size, settings.seed, tick)
+    return report, times
+
+
+@contextmanager
+def _torch_needed() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as problem:
+        if problem.name == "torch":
+            raise MissingExtraError("verify runs real caches, and torch isn't installed", fix="pip install 'kvcalc[verify]'") from None
+        raise
+
+
+@contextmanager
+def _bar(units: int) -> Iterator[Tick]:
+    """A progress bar on stderr, where that is a terminal, once the work has taken a second."""
+    import time
+
+    from rich.progress import Progress
+
+    if not sys.stderr.isatty():
+        yield lambda what, done: None
+        return
+    began = time.monotonic()
+    with Progress(console=console(stderr=True), transient=True, disable=False, auto_refresh=False) as progress:
+        task = progress.add_task("", total=units, visible=False)
+
+        def tick(what: str, done: int) -> None:
+            late = time.monotonic() - began > BAR_AFTER_SECONDS
+            progress.update(task, advance=done, description=what, visible=late, refresh=late)
+
+        yield tick
+
+
+def _against(library: str, model: Model, request: Request, settings: Settings, options: list[str]) -> VerifyReport:
+    from kvcalc.verify.against import compare_with, engine_of
+
+    engine = find_engine(engine_of(library))
+    rest = [text for text in options if text.partition("=")[0] not in OWN_OPTIONS]
+    asked = Request(**{**_fields(request), "options": engine.parse_options(rest)})
+    with _torch_needed():
+        found = compare_with(library, model, asked, settings)
+    return VerifyReport(
+        model=model.name,
+        source=model.source,
+        device=settings.device,
+        torch_version="",
+        compute_dtype="",
+        reference_dtype="",
+        request={"batch_size": request.batch_size, "tokens": request.tokens},
+        steps="",
+        checks=(),
+        weighings=(),
+        against=(found,),
+    )
+
+
+def _fields(request: Request) -> dict[str, object]:
+    return {name: getattr(request, name) for name in type(request).__slots__}
+
+
+def _write(report: VerifyReport, times: TimingReport | None, model: Model, as_json: bool) -> None:
+    from kvcalc.cli.verify_report import verify_document, verify_view
+
+    if as_json:
+        write_json(verify_document(report, times, model))
+    else:
+        show(verify_view(report, times))
+
+
+def _check_plot(running: Running) -> None:
+    from kvcalc.reports.files import check_target
+    from kvcalc.reports.plot import check_suffix
+
+    assert running.plot is not None
+    if not running.timed:
+        raise UsageError("--plot draws what --time measures", fix="add --time")
+    check_suffix(running.plot)
+    check_target(running.plot, force=running.force)
+
+
+def _draw(times: TimingReport, running: Running) -> None:
+    from kvcalc.cli.verify_report import times_picture
+    from kvcalc.reports.files import write_file
+    from kvcalc.reports.plot import check_suffix, draw
+
+    assert running.plot is not None
+    write_file(running.plot, draw(times_picture(times), check_suffix(running.plot)), force=running.force)
