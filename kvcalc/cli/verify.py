@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from typer import Option
-
-from kvcalc.cli.grouping import Group, takes_groups
-from kvcalc.cli.model_args import DEFAULT_PRESET, load, references
+from kvcalc.cli.grouping import takes_groups
+from kvcalc.cli.model_args import DEFAULT_PRESET, load
 from kvcalc.cli.options import Naming, OneModel, OneSize, Rules, Showing, Types
 from kvcalc.cli.output import console, show, write_json
 from kvcalc.cli.request_args import engine_and_request
+from kvcalc.cli.verify_options import Running
 from kvcalc.core.model import Model, OptionValue, Request
 from kvcalc.engines import find_engine
 from kvcalc.errors import ExitCode, MissingExtraError, UsageError
@@ -36,30 +36,6 @@ BAR_AFTER_SECONDS = 1.0
 MOST_CHUNKS = 64
 
 
-def _running(*names: str, text: str) -> Option:  # type: ignore[valid-type]
-    return Option(*names, help=text, rich_help_panel="Run", show_default=False)
-
-
-class Running(Group):
-    """How the proof is run."""
-
-    device: Annotated[str, _running("--device", text="auto, cpu, cuda, cuda:N, mps.")] = "auto"
-    cache: Annotated[str, _running("--cache", text="Which implementations: all, concat, static, paged, quantized, sliding …")] = "all"
-    prompt: Annotated[str | None, _running("--prompt", text="Tokens that are prefilled; the rest are decoded.")] = None
-    chunk: Annotated[str, _running("--chunk", text="New tokens a step, in turn: 1, or 1,1,4.")] = "1,1,4"
-    seed: Annotated[int, _running("--seed", text="Of all numbers: equal seeds give equal runs.")] = 0
-    no_controls: Annotated[bool, _running("--no-controls", text="Leave out the caches that are broken on purpose.")] = False
-    encoder_tokens: Annotated[str | None, _running("--encoder-tokens", text="Encoder positions of cross-attention.")] = None
-    draft: Annotated[bool, _running("--draft", text="Run the draft layers too.")] = False
-    option: Annotated[
-        list[str], _running("-o", "--option", text="capacity=4k, block-size=32; with --against, that engine's options.")
-    ] = []  # noqa: RUF012 - Typer's default, never changed
-    against: Annotated[str | None, _running("--against", text="Hold a library's own cache against its engine: transformers …")] = None
-    timed: Annotated[bool, _running("--time", text="Time a decode step at growing lengths.")] = False
-    plot: Annotated[Path | None, _running("--plot", text="With --time: draw the times (.png, .svg).")] = None
-    force: Annotated[bool, _running("--force", text="Overwrite the picture if it is there.")] = False
-
-
 @takes_groups
 def command(one: OneModel, naming: Naming, size: OneSize, types: Types, running: Running, showing: Showing) -> int:
     """Run the real cache against full attention, and weigh it."""
@@ -68,7 +44,7 @@ def command(one: OneModel, naming: Naming, size: OneSize, types: Types, running:
     _, request = engine_and_request(types, Rules(encoder_tokens=running.encoder_tokens, draft=running.draft), size)
     settings = _settings(running, each)
     if running.plot is not None:
-        _check_plot(running)
+        _check_plot(running.plot, running)
     if running.against:
         report = _against(running.against, model, request, settings, running.option)
         times = None
@@ -76,7 +52,7 @@ def command(one: OneModel, naming: Naming, size: OneSize, types: Types, running:
         report, times = _proof(model, request, settings, running)
     _write(report, times, model, showing.json)
     if times is not None and running.plot is not None:
-        _draw(times, running)
+        _draw(times, running.plot, running.force)
     return ExitCode.OK if report.passed else ExitCode.NO
 
 
@@ -119,7 +95,7 @@ def _proof(model: Model, request: Request, settings: Settings, running: Running)
     with _torch_needed():
         from kvcalc.verify.run import make_plan, run_plan, work_units
         from kvcalc.verify.timing import DEFAULT_TOKENS, POINTS, time_decode
-    plan = make_plan(model, request if not running.timed else request, settings)
+    plan = make_plan(model, request, settings)
     units = work_units(plan) + (3 * POINTS if running.timed else 0)
     with _bar(units) as tick:
         report = run_plan(plan, tick)
@@ -136,8 +112,14 @@ def _torch_needed() -> Iterator[None]:
         yield
     except ModuleNotFoundError as problem:
         if problem.name == "torch":
-            raise MissingExtraError("verify runs real caches, and torch isn't installed", fix="pip install 'kvcalc[verify]'") from None
+            raise MissingExtraError(
+                "verify runs real caches, and torch isn't installed", fix="pip install 'kvcalc[verify]'"
+            ) from None
         raise
+
+
+def _quiet(what: str, done: int) -> None:
+    """No bar."""
 
 
 @contextmanager
@@ -148,7 +130,7 @@ def _bar(units: int) -> Iterator[Tick]:
     from rich.progress import Progress
 
     if not sys.stderr.isatty():
-        yield lambda what, done: None
+        yield _quiet
         return
     began = time.monotonic()
     with Progress(console=console(stderr=True), transient=True, disable=False, auto_refresh=False) as progress:
@@ -166,7 +148,7 @@ def _against(library: str, model: Model, request: Request, settings: Settings, o
 
     engine = find_engine(engine_of(library))
     rest = [text for text in options if text.partition("=")[0] not in OWN_OPTIONS]
-    asked = Request(**{**_fields(request), "options": engine.parse_options(rest)})
+    asked = replace(request, options=engine.parse_options(rest))
     with _torch_needed():
         found = compare_with(library, model, asked, settings)
     return VerifyReport(
@@ -184,10 +166,6 @@ def _against(library: str, model: Model, request: Request, settings: Settings, o
     )
 
 
-def _fields(request: Request) -> dict[str, object]:
-    return {name: getattr(request, name) for name in type(request).__slots__}
-
-
 def _write(report: VerifyReport, times: TimingReport | None, model: Model, as_json: bool) -> None:
     from kvcalc.cli.verify_report import verify_document, verify_view
 
@@ -197,21 +175,19 @@ def _write(report: VerifyReport, times: TimingReport | None, model: Model, as_js
         show(verify_view(report, times))
 
 
-def _check_plot(running: Running) -> None:
+def _check_plot(plot: Path, running: Running) -> None:
     from kvcalc.reports.files import check_target
     from kvcalc.reports.plot import check_suffix
 
-    assert running.plot is not None
     if not running.timed:
         raise UsageError("--plot draws what --time measures", fix="add --time")
-    check_suffix(running.plot)
-    check_target(running.plot, force=running.force)
+    check_suffix(plot)
+    check_target(plot, force=running.force)
 
 
-def _draw(times: TimingReport, running: Running) -> None:
+def _draw(times: TimingReport, plot: Path, force: bool) -> None:
     from kvcalc.cli.verify_report import times_picture
     from kvcalc.reports.files import write_file
     from kvcalc.reports.plot import check_suffix, draw
 
-    assert running.plot is not None
-    write_file(running.plot, draw(times_picture(times), check_suffix(running.plot)), force=running.force)
+    write_file(plot, draw(times_picture(times), check_suffix(plot)), force=force)

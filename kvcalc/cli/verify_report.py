@@ -12,7 +12,7 @@ from kvcalc.core.model import Model
 from kvcalc.reports.to_json import Document, document, model_part
 from kvcalc.reports.to_table import plain_table
 from kvcalc.units import format_bytes
-from kvcalc.verify.results import AgainstReport, Check, Control, Measure, VerifyReport, Weighing
+from kvcalc.verify.results import AgainstReport, AgainstRow, Check, Control, Measure, VerifyReport, Weighing
 
 if TYPE_CHECKING:
     from kvcalc.reports.pictures import Picture
@@ -62,7 +62,7 @@ def measure_part(measure: Measure) -> Document:
 
 
 def check_part(check: Check) -> Document:
-    """One layer kind under one implementation; ``error`` and ``tolerance`` are those of its worst comparison."""
+    """One layer kind under one implementation; ``error`` and ``tolerance``: of what failed, else of the outputs."""
     return {
         "kind": check.kind,
         "shape": check.shape,
@@ -72,8 +72,8 @@ def check_part(check: Check) -> Document:
         "v_dtype": check.v_dtype,
         "layers": check.layers,
         "layers_in_model": check.layers_in_model,
-        "error": _finite(check.worst.error),
-        "tolerance": _finite(check.worst.tolerance),
+        "error": _finite(check.shown.error),
+        "tolerance": _finite(check.shown.tolerance),
         "measures": [measure_part(measure) for measure in check.measures],
         "measured_bytes": check.measured_bytes,
         "predicted_bytes": check.predicted_bytes,
@@ -176,10 +176,12 @@ def _head(report: VerifyReport) -> Text:
     text = Text.assemble((report.model, "bold"), f"  from {report.source}\n" if report.source else "\n")
     if not report.torch_version:
         return text
-    request = report.request
-    text.append(f"{report.device}, torch {report.torch_version}; K {request['k_dtype']}, V {request['v_dtype']}, ")
+    request, device = report.request, f"{report.device}, torch {report.torch_version}"
+    text.append(f"{device}; K {request['k_dtype']}, V {request['v_dtype']}, ")
     text.append(f"computed in {report.compute_dtype}, reference in {report.reference_dtype}; seed {request['seed']}\n")
-    text.append(f"{request['batch_size']} x {request['tokens']:,} tokens, {request['layers']} of {request['layers_in_model']} layers")
+    text.append(
+        f"{request['batch_size']} x {request['tokens']:,} tokens, {request['layers']} of {request['layers_in_model']} layers"
+    )
     text.append(f"; {report.steps}")
     return text
 
@@ -199,11 +201,21 @@ def _verdict(report: VerifyReport) -> Text:
 def checks_table(checks: tuple[Check, ...]) -> RenderableType:
     """A row a layer kind and implementation."""
     table = plain_table(
-        "kind", "sizes", "cache", "K / V", "layers", "outputs", "error", "tolerance", "bytes", "difference", "", right=(4, 5, 6, 7, 8, 9)
+        "kind",
+        "sizes",
+        "cache",
+        "K / V",
+        "layers",
+        "outputs",
+        "error",
+        "tolerance",
+        "bytes",
+        "difference",
+        "",
+        right=(4, 5, 6, 7, 8, 9),
     )
     for check in checks:
-        worst = check.worst
-        outputs = sum(measure.outputs for measure in check.measures)
+        shown = check.shown
         layers = f"{check.layers}" if check.layers == check.layers_in_model else f"{check.layers} of {check.layers_in_model}"
         table.add_row(
             check.kind.replace("_", " "),
@@ -211,9 +223,9 @@ def checks_table(checks: tuple[Check, ...]) -> RenderableType:
             check.implementation,
             check.k_dtype if check.k_dtype == check.v_dtype else f"{check.k_dtype} / {check.v_dtype}",
             layers,
-            f"{outputs:,}",
-            f"{worst.error:.2e}",
-            f"{worst.tolerance:.2e}",
+            f"{shown.outputs:,}",
+            f"{shown.error:.2e}",
+            f"{shown.tolerance:.2e}",
             f"{check.measured_bytes:,}",
             f"{check.measured_bytes - check.predicted_bytes:,}",
             _mark(check.passed),
@@ -231,7 +243,7 @@ def totals_table(weighings: tuple[Weighing, ...]) -> RenderableType:
     headings = ["total of", "engine", "K / V", "measured bytes", "predicted", "difference", "", ""]
     table = plain_table(*headings, *(["allocator before", "after"] if allocator else []), right=(3, 4, 5, 8, 9))
     for weighing in weighings:
-        row = [
+        row: list[RenderableType] = [
             weighing.implementation,
             weighing.engine,
             weighing.k_dtype if weighing.k_dtype == weighing.v_dtype else f"{weighing.k_dtype} / {weighing.v_dtype}",
@@ -268,7 +280,11 @@ def against_table(found: AgainstReport) -> RenderableType:
     rows = list(found.rows)
     while rows:
         first = rows[0]
-        same = [row for row in rows if (row.kind, row.measured_bytes, row.predicted_bytes) == (first.kind, first.measured_bytes, first.predicted_bytes)]
+        same = [
+            row
+            for row in rows
+            if (row.kind, row.measured_bytes, row.predicted_bytes) == (first.kind, first.measured_bytes, first.predicted_bytes)
+        ]
         count = next((index for index, row in enumerate(rows) if row not in same), len(rows))
         span = str(first.layer) if count == 1 else f"{first.layer}-{rows[count - 1].layer}"
         difference = first.measured_bytes - first.predicted_bytes
@@ -279,6 +295,10 @@ def against_table(found: AgainstReport) -> RenderableType:
     difference = found.measured_bytes - found.predicted_bytes
     table.add_row("total", "", f"{found.measured_bytes:,}", f"{found.predicted_bytes:,}", f"{difference:,}", _mark(found.passed))
     return table
+
+
+def _row_facts(row: AgainstRow) -> tuple[str, int, int]:
+    return row.kind, row.measured_bytes, row.predicted_bytes
 
 
 def times_table(times: TimingReport) -> RenderableType:
@@ -301,6 +321,8 @@ def times_picture(times: TimingReport) -> Picture:
 
     xs = tuple(dict.fromkeys(timing.tokens for timing in times.timings))
     names = dict.fromkeys(timing.implementation for timing in times.timings)
-    lines = tuple(Series(name, tuple(round(t.seconds * 1e9) for t in times.timings if t.implementation == name)) for name in names)
+    lines = tuple(
+        Series(name, tuple(round(t.seconds * 1e9) for t in times.timings if t.implementation == name)) for name in names
+    )
     note = f"{times.kind.replace('_', ' ')}, {times.dtype}; a copy moves {times.copy_bytes_per_second / 1e9:.1f} GB/s"
     return Picture("One layer's decode step", xs, lines, note=note, x_label="cached tokens", y_label="step", y_unit="seconds")

@@ -32,7 +32,9 @@ _FP8_BOUND = {"fp8_e4m3": (2.0**-4, 2.0**-10), "fp8_e5m2": (2.0**-3, 2.0**-17)}
 class Codec(Protocol):
     """One element type."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Say what ``--dtype`` calls it."""
 
     def shape(self, heads: int, width: int) -> RowShape:
         """Say what one stored row is. Raises DtypeError where the type's blocks don't fill a row."""

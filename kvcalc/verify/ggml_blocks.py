@@ -116,7 +116,7 @@ def _packed(block: Block, x: Tensor, inverse: Tensor, m: Tensor) -> list[Tensor]
 
 
 def _unpacked(block: Block, body: Tensor) -> Tensor:
-    """q of ``[blocks, bytes]``."""
+    """Q of ``[blocks, bytes]``."""
     nibbles = body[:, -16:]
     q = torch.cat((nibbles & 15, nibbles >> 4), dim=1).to(torch.int32)
     if block.levels == 32:

@@ -12,8 +12,10 @@ from kvcalc.core.layers import (
     CompressedAttention,
     CrossAttention,
     FullAttention,
+    Indexer,
     LatentAttention,
     Layer,
+    NoCache,
     Part,
     Recurrent,
     Shared,
@@ -96,8 +98,10 @@ def _describe_part(part: Part) -> str:
         case Recurrent():
             shapes = ["x".join(map(str, state.shape)) for state in part.states]
             return " ".join([f"conv {conv.channels}x{conv.kernel - 1}" for conv in part.convs] + [f"state {s}" for s in shapes])
-        case _:
-            return f"index {part.index_head_dim}" if part.kind == "indexer" else ""
+        case Indexer():
+            return f"index {part.index_head_dim}"
+        case Shared() | NoCache():
+            return ""
 
 
 def edges_of(layers: Sequence[Layer]) -> tuple[int, ...]:

@@ -46,7 +46,8 @@ def full_attention(
         keys, values = (part.to(queries.dtype) for part in block(low, high))
         scores = masked_scores(queries, keys, positions, low, sight, scale)
         state = _merge(state, scores, values)
-    assert state is not None  # a query sees itself
+    if state is None:
+        raise ValueError("no positions to attend to")
     outputs = (state.outputs / state.total).view(heads, count, -1)
     return Softmax(outputs, state.maximum, state.total)
 

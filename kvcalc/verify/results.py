@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+FULL = "outputs against full attention"
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -34,6 +36,13 @@ class Measure:
         """Whether every output was within its tolerance; NaN is not."""
         return self.error <= self.tolerance
 
+    @property
+    def ratio(self) -> float:
+        """The error as a share of its tolerance; infinite beyond it."""
+        if not self.passed:
+            return float("inf")
+        return self.error / self.tolerance if self.tolerance else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -53,20 +62,16 @@ class Check:
     note: str = ""
 
     @property
-    def worst(self) -> Measure:
-        """The measure nearest to, or furthest beyond, its tolerance."""
-        return max(self.measures, key=_ratio, default=Measure("bytes alone"))
+    def shown(self) -> Measure:
+        """The comparison that stands for the check: one that failed, else that of the outputs."""
+        failed = (measure for measure in self.measures if not measure.passed)
+        outputs = (measure for measure in self.measures if measure.what.startswith(FULL))
+        return next(failed, next(outputs, self.measures[0] if self.measures else Measure("bytes alone")))
 
     @property
     def passed(self) -> bool:
         """Outputs within tolerance and bytes equal."""
         return all(measure.passed for measure in self.measures) and self.measured_bytes == self.predicted_bytes
-
-
-def _ratio(measure: Measure) -> float:
-    if measure.passed:
-        return measure.error / measure.tolerance if measure.tolerance else 0.0
-    return float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,5 +166,6 @@ class VerifyReport:
     @property
     def passed(self) -> bool:
         """Everything equal, and every control caught."""
-        found = (*self.checks, *self.weighings, *self.against, *self.tensor_parallel)
-        return all(item.passed for item in found) and all(control.caught for control in self.controls)
+        checked = all(check.passed for check in (*self.checks, *self.tensor_parallel))
+        weighed = all(found.passed for found in (*self.weighings, *self.against))
+        return checked and weighed and all(control.caught for control in self.controls)

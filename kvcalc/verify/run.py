@@ -268,9 +268,9 @@ def _runs(plan: Plan, tick: Tick) -> tuple[list[Check], list[Weighing]]:
             checks += found
             weighings.append(weighing)
     for k, v in plan.pairs:
-        found, weighing = _quantized(plan, k, v)
-        checks += found
-        weighings += weighing
+        some_checks, some_weighings = _quantized(plan, k, v)
+        checks += some_checks
+        weighings += some_weighings
         tick("quantized", 1)
     return checks, weighings
 
@@ -333,7 +333,11 @@ def work_units(plan: Plan) -> int:
 
 def _steps_text(plan: Plan) -> str:
     chunks = ", ".join(str(chunk) for chunk in plan.settings.chunks)
-    return f"{plan.prompt:,} tokens prefilled, then steps of {chunks} in turn" if plan.prompt < max(plan.lengths) else "prefill alone"
+    return (
+        f"{plan.prompt:,} tokens prefilled, then steps of {chunks} in turn"
+        if plan.prompt < max(plan.lengths)
+        else "prefill alone"
+    )
 
 
 def _request_part(plan: Plan) -> dict[str, object]:
@@ -355,5 +359,3 @@ def _request_part(plan: Plan) -> dict[str, object]:
         "layers_in_model": len(plan.model.layers),
         "seed": settings.seed,
     }
-
-

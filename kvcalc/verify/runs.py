@@ -39,7 +39,7 @@ from kvcalc.verify.results import Check, Measure, Weighing
 Tick = Callable[[str, int], None]  # (what is being done, units of work done)
 
 
-def no_tick(what: str, units: int) -> None:  # noqa: ARG001 - the callback's signature
+def no_tick(what: str, units: int) -> None:
     """Report to nobody."""
 
 
@@ -138,16 +138,10 @@ def merged(measures: Iterable[Measure]) -> tuple[Measure, ...]:
     found: dict[str, Measure] = {}
     for measure in measures:
         known = found.get(measure.what)
-        worse = known is None or _ratio(measure) > _ratio(known)
+        worse = known is None or measure.ratio > known.ratio
         kept = measure if known is None or worse else known
         found[measure.what] = replace(kept, outputs=measure.outputs + (known.outputs if known else 0))
     return tuple(found.values())
-
-
-def _ratio(measure: Measure) -> float:
-    if not measure.passed:
-        return float("inf")
-    return measure.error / measure.tolerance if measure.tolerance else 0.0
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ A sum or chain of n roundings is off by at most gamma(n) = n·u / (1 - n·u) tim
 
 from __future__ import annotations
 
+import math
+
 UNIT = 2.0**-24  # float32
 UNITS = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float16": 2.0**-11}
 
@@ -32,5 +34,5 @@ def score_error(width: int, query_norm: float, key_norm: float, scale: float, ex
 
 def attention_tolerance(score: float, positions: int, value_limit: float, value_error: float = 0.0) -> float:
     """How far an output may be off when each score is off by ``score``: see ``ATTENTION_RULE``."""
-    growth = 2.718281828459045 ** (2 * score) - 1
+    growth = math.expm1(2 * score) if score < 300 else math.inf
     return value_limit * (growth + 2 * gamma(positions) + 6 * UNIT) + value_error

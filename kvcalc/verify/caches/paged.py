@@ -23,7 +23,9 @@ class BlockTable:
     many at most and goes round them, as a window allows. All layers that fill their blocks alike share one table.
     """
 
-    def __init__(self, blocks: Sequence[int], block_size: int, device: torch.device, seed: int, ring_blocks: int | None = None) -> None:
+    def __init__(
+        self, blocks: Sequence[int], block_size: int, device: torch.device, seed: int, ring_blocks: int | None = None
+    ) -> None:
         self.block_size = block_size
         self.ring_blocks = ring_blocks
         self.num_blocks = sum(blocks)

@@ -20,7 +20,7 @@ from kvcalc.verify.codecs import LIMIT, Codec
 from kvcalc.verify.inputs import Rows
 from kvcalc.verify.layouts import Maker
 from kvcalc.verify.parts.base import Context, Tracker, anchored, plain_name
-from kvcalc.verify.parts.key_value import ROWS, check_rows
+from kvcalc.verify.parts.key_value import OUTPUTS, ROWS, check_rows
 from kvcalc.verify.results import Measure
 from kvcalc.verify.tolerance import UNIT, attention_tolerance, gamma, score_error
 
@@ -58,7 +58,7 @@ class CompressedProof:
         return self.context.inputs.rows("window", self.layer, sequence, heads=1, width=self.part.head_dim, dtype=name)
 
     def compressor_rows(self, sequence: int) -> Rows:
-        """c and g of every token, ``[2, n, halves · width]``."""
+        """C and g of every token, ``[2, n, halves · width]``."""
         return self.context.inputs.rows("compressor", self.layer, sequence, heads=2, width=self.halves * self.width)
 
     def chosen(self, sequence: int) -> tuple[int, ...]:
@@ -174,7 +174,7 @@ class OpenCompressed:
         slots, width = proof.halves * part.ratio, proof.halves * proof.width
         self.buffer = torch.zeros(len(self.context.lengths), 2, slots, width, device=self.context.device)
         self.buffer[:, 1] = -torch.inf  # no gate yet: an empty slot weighs nothing
-        self.outputs = Tracker("outputs against full attention over window and compressed rows")
+        self.outputs = Tracker(f"{OUTPUTS} over window and compressed rows")
         self.rows, self.made = Tracker(ROWS), Tracker("compressed rows against those of the whole sequence")
 
     def step(self, sequence: int, start: int, stop: int) -> None:

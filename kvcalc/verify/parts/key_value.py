@@ -6,7 +6,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from kvcalc.core.counting import ALL, Reach
@@ -19,11 +18,11 @@ from kvcalc.verify.layouts import Maker
 from kvcalc.verify.parts.base import QUERY_SLICE, Context, Tracker, anchored, plain_name
 from kvcalc.verify.quantization import output_bound
 from kvcalc.verify.reference import KEY_BLOCK, KeyValueBlock, full_attention
-from kvcalc.verify.results import Measure
+from kvcalc.verify.results import FULL, Measure
 from kvcalc.verify.tolerance import attention_tolerance, score_error
 
-OUTPUTS = "outputs against full attention"
-STORED = "outputs against full attention over the stored numbers"
+OUTPUTS = FULL
+STORED = "outputs against attention over the stored numbers"
 ROWS = "stored rows against what was given"
 GENTLE = 0.25  # quantised keys: smaller queries keep the format's bound on a score, and so on the softmax, small
 

@@ -151,7 +151,8 @@ class OpenLatent:
         if seen is not None:
             scores = scores.masked_fill(~seen, -torch.inf)
         latents = scores.softmax(-1) @ rows[:, : proof.part.kv_lora_rank]
-        return latents @ out.transpose(1, 2)
+        outputs: Tensor = latents @ out.transpose(1, 2)
+        return outputs
 
     def tensors(self) -> list[Tensor]:
         """The rows: there is no second array."""

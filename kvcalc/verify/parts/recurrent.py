@@ -148,5 +148,3 @@ class OpenRecurrent:
     def measures(self, layer: int) -> list[Measure]:
         """Outputs, of the layer itself."""
         return [self.outputs.measure()] if layer == self.proof.layer else []
-
-

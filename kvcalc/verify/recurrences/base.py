@@ -43,9 +43,17 @@ class Draw:
 class Rule(Protocol):
     """One update rule with the sizes of one layer."""
 
-    what: str
-    draws: tuple[Draw, ...]
-    weights: tuple[Draw, ...]
+    @property
+    def what(self) -> str:
+        """Say what is compared with what."""
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """Name the inputs of a token."""
+
+    @property
+    def weights(self) -> tuple[Draw, ...]:
+        """Name the weights of a layer."""
 
     @classmethod
     def fitting(cls, part: Recurrent) -> Rule | None:

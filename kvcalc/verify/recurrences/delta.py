@@ -64,10 +64,10 @@ class DeltaRule(Plain):
     def _split(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``[…, channels]`` → q, k ``[…, v_heads, k_width]`` before scaling, v ``[…, v_heads, v_width]``."""
         keys = self.k_heads * self.k_width
-        q, k, v = u.split((keys, keys, self.v_heads * self.v_width), dim=-1)
+        q, k, v = u[..., :keys], u[..., keys : 2 * keys], u[..., 2 * keys :]
         lead, each = u.shape[:-1], self.v_heads // self.k_heads
-        q, k = (part.view(*lead, self.k_heads, self.k_width).repeat_interleave(each, -2) for part in (q, k))
-        return q, k, v.view(*lead, self.v_heads, self.v_width)
+        q, k = (part.reshape(*lead, self.k_heads, self.k_width).repeat_interleave(each, -2) for part in (q, k))
+        return q, k, v.reshape(*lead, self.v_heads, self.v_width)
 
     def step(self, x: Given, convs: list[Tensor], states: list[Tensor]) -> Tensor:
         """One token."""
@@ -77,7 +77,8 @@ class DeltaRule(Plain):
         missing = x["beta"][:, None] * (v - (state @ k[:, :, None])[:, :, 0])
         state = state + missing[:, :, None] * k[:, None]
         states[0].copy_(state)
-        return (state @ q[:, :, None]).flatten() * self.k_width**-0.5
+        output: Tensor = (state @ q[:, :, None]).flatten() * self.k_width**-0.5
+        return output
 
     def whole(self, x: Given, state_unit: float) -> tuple[Tensor, Tensor]:
         """(I + tril(β·K·Kᵀ ∘ decay))·U = β·V, then O = tril(Q·Kᵀ ∘ decay)·U, a head."""
@@ -94,7 +95,9 @@ class DeltaRule(Plain):
         tolerance = self._tolerance(updates, total, raw, size, state_unit)
         return outputs.transpose(0, 1).flatten(1), tolerance.transpose(0, 1).flatten(1)
 
-    def _tolerance(self, updates: Tensor, total: Tensor, raw: tuple[Tensor, ...], size: tuple[Tensor, ...], unit: float) -> Tensor:
+    def _tolerance(
+        self, updates: Tensor, total: Tensor, raw: tuple[Tensor, ...], size: tuple[Tensor, ...], unit: float
+    ) -> Tensor:
         """Each row of S shrinks under decay and under I - β·k·kᵀ, so errors add up, fading as the state does.
 
         A step errs by (gamma of its sums + what its inputs err by) times the row's length and its value; the row's length
@@ -106,7 +109,8 @@ class DeltaRule(Plain):
         row = (fading @ updates.abs()).cummax(1).values + value
         stretch = max(float((s.norm(dim=-1) / r.norm(dim=-1)).max()) for s, r in zip(size[:2], raw[:2], strict=True))
         local = 4 * (gamma(self.k_width + 24) + (1 + stretch) * gamma(self.k_width + self.kernel + 24)) + unit + 2 * UNIT
-        return fading.sum(2, keepdim=True) * row * local * self.k_width**-0.5
+        tolerance: Tensor = fading.sum(2, keepdim=True) * row * local * self.k_width**-0.5
+        return tolerance
 
 
 class GatedDeltaNet(DeltaRule):

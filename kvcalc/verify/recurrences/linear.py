@@ -35,7 +35,7 @@ class ShortConv(Plain):
 
     @property
     def draws(self) -> tuple[Draw, ...]:
-        """x and the gate c."""
+        """X and the gate c."""
         return Draw("x", self.channels, stored=True), Draw("c", self.channels)
 
     @property

@@ -125,10 +125,11 @@ class Mamba2(Plain):
 
     def _split(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``[…, channels]`` → x ``[…, heads, width]``, B and C ``[…, heads, N]``."""
-        x, b, c = u.split((self.heads * self.width, self.groups * self.states, self.groups * self.states), dim=-1)
+        inner, shared = self.heads * self.width, self.groups * self.states
+        x, b, c = u[..., :inner], u[..., inner : inner + shared], u[..., inner + shared :]
         lead, each = u.shape[:-1], self.heads // self.groups
-        b = b.view(*lead, self.groups, self.states).repeat_interleave(each, -2)
-        return x.view(*lead, self.heads, self.width), b, c.view(*lead, self.groups, self.states).repeat_interleave(each, -2)
+        b = b.reshape(*lead, self.groups, self.states).repeat_interleave(each, -2)
+        return x.reshape(*lead, self.heads, self.width), b, c.reshape(*lead, self.groups, self.states).repeat_interleave(each, -2)
 
     def step(self, x: Given, convs: list[Tensor], states: list[Tensor]) -> Tensor:
         """One token."""

@@ -18,7 +18,7 @@ MIXES = ("r", "k", "v", "channel")
 def shift_step(x: Given, last: Tensor) -> dict[str, Tensor]:
     """Each input mixed with the same input of the token before, whose row then makes way for this one's."""
     before = last.float()
-    mixed = {name: torch.lerp(before[name == "channel" and 1 or 0], _own(x, name), x[f"mix_{name}"]) for name in MIXES}
+    mixed = {name: torch.lerp(before[(name == "channel" and 1) or 0], _own(x, name), x[f"mix_{name}"]) for name in MIXES}
     last[0].copy_(x["x"])
     last[1].copy_(x["z"])
     return mixed
@@ -157,7 +157,9 @@ class Rwkv4(Plain):
         average = (weights * mixed["v"][None]).sum(1)
         outputs = average * torch.sigmoid(mixed["r"])
         # each exponent is made in up to t steps of a maximum of size ≤ 2·LIMIT + t/2; weights err by twice that
-        exponent_error = (steps + 8).to(x["x"].dtype) * (4 * LIMIT + tokens / 2) * UNIT + (steps + 1) * (8 * UNIT + state_unit * 8)
+        exponent_error = (steps + 8).to(x["x"].dtype) * (4 * LIMIT + tokens / 2) * UNIT + (steps + 1) * (
+            8 * UNIT + state_unit * 8
+        )
         tolerance = (4 * LIMIT * exponent_error + gamma(32) * 3 * LIMIT)[:, None].expand_as(outputs)
         channel = torch.full_like(mixed["channel"], gamma(4) * 3 * LIMIT)
         return torch.cat((outputs, mixed["channel"]), dim=1), torch.cat((tolerance, channel), dim=1)

@@ -1,0 +1,36 @@
+"""The options of ``verify`` alone.
+
+Annotations are evaluated here (no ``from __future__``), as in ``options``.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Option
+
+from kvcalc.cli.grouping import Group
+from kvcalc.cli.options import NONE_GIVEN
+
+
+def _running(*names: str, text: str) -> Any:
+    return Option(*names, help=text, rich_help_panel="Run", show_default=False)
+
+
+class Running(Group):
+    """How the proof is run."""
+
+    device: Annotated[str, _running("--device", text="auto, cpu, cuda, cuda:N, mps.")] = "auto"
+    cache: Annotated[str, _running("--cache", text="all, concat, static, paged, quantized, sliding, latent …")] = "all"
+    prompt: Annotated[str | None, _running("--prompt", text="Tokens that are prefilled; the rest are decoded.")] = None
+    chunk: Annotated[str, _running("--chunk", text="New tokens a step, in turn: 1, or 1,1,4.")] = "1,1,4"
+    seed: Annotated[int, _running("--seed", text="Of all numbers: equal seeds give equal runs.")] = 0
+    no_controls: Annotated[bool, _running("--no-controls", text="Leave out the caches that are broken on purpose.")] = False
+    encoder_tokens: Annotated[str | None, _running("--encoder-tokens", text="Encoder positions of cross-attention.")] = None
+    draft: Annotated[bool, _running("--draft", text="Run the draft layers too.")] = False
+    option: Annotated[
+        list[str], _running("-o", "--option", text="capacity=4k, block-size=32; with --against, that engine's options.")
+    ] = NONE_GIVEN
+    against: Annotated[str | None, _running("--against", text="A library's own cache against its engine: transformers …")] = None
+    timed: Annotated[bool, _running("--time", text="Time a decode step at growing lengths.")] = False
+    plot: Annotated[Path | None, _running("--plot", text="With --time: draw the times (.png, .svg).")] = None
+    force: Annotated[bool, _running("--force", text="Overwrite the picture if it is there.")] = False
