@@ -45,7 +45,7 @@ class Inputs:
 
     def block(self, rows: Rows, index: int) -> Tensor:
         """Block ``index`` of an array, ``[heads, 64, width]``, from the kept ones or made anew."""
-        key = (*rows.key, index)
+        key = (*rows.key, rows.heads, rows.width, rows.dtype, index)
         if key in self._blocks:
             self._blocks.move_to_end(key)
             return self._blocks[key]

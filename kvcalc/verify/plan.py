@@ -182,18 +182,22 @@ def probe_bytes(layer: Layer) -> int:
 
 
 def shrunk(layer: Layer, tokens: int) -> Layer:
-    """The same layer with its windows, chunks and ratios small enough to turn over within ``tokens``."""
+    """The same layer with windows and chunks that turn over within ``tokens``, and that hold more than a query's own row."""
     return tuple(_shrunk_part(part, tokens) for part in layer)
 
 
 def _shrunk_part(part: Part, tokens: int) -> Part:
     if isinstance(part, SlidingAttention) or (isinstance(part, LatentAttention) and part.window is not None):
-        return replace(part, window=min(part.window or tokens, max(tokens // 2, 1)))
+        return replace(part, window=_between(part.window or tokens, tokens // 2))
     if isinstance(part, ChunkedAttention):
-        return replace(part, chunk=min(part.chunk, max(tokens // 2 - 1, 1)))
+        return replace(part, chunk=_between(part.chunk, tokens // 2 - 1))
     if isinstance(part, CompressedAttention):
-        return replace(part, window=min(part.window, max(tokens // 2, 1)))
+        return replace(part, window=_between(part.window, tokens // 2))
     return part
+
+
+def _between(size: int, most: int) -> int:
+    return max(min(size, most), 4)
 
 
 def kinds_of(layers: Sequence[Layer]) -> str:

@@ -167,5 +167,5 @@ class VerifyReport:
     def passed(self) -> bool:
         """Everything equal, and every control caught."""
         checked = all(check.passed for check in (*self.checks, *self.tensor_parallel))
-        weighed = all(found.passed for found in (*self.weighings, *self.against))
+        weighed = all(found.passed for found in self.weighings) and all(found.passed for found in self.against)
         return checked and weighed and all(control.caught for control in self.controls)

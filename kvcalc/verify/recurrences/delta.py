@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -31,7 +32,8 @@ class DeltaRule(Plain):
     what: str = "delta rule steps against the whole sequence (triangular solve)"
 
     @classmethod
-    def _of(cls, part: Recurrent, vector_decay: bool) -> DeltaRule | None:
+    def of(cls, part: Recurrent, vector_decay: bool) -> Self | None:
+        """Sizes from the state and the channels, or None where they don't belong together."""
         kernels = {conv.kernel for conv in part.convs}
         if len(kernels) != 1 or len(part.states) != 1 or len(part.states[0].shape) != 3:
             return None
@@ -117,18 +119,18 @@ class GatedDeltaNet(DeltaRule):
     """One decay a head."""
 
     @classmethod
-    def fitting(cls, part: Recurrent) -> DeltaRule | None:
+    def fitting(cls, part: Recurrent) -> Self | None:
         """Sizes from the state and the convolution's channels."""
-        return cls._of(part, vector_decay=False)
+        return cls.of(part, vector_decay=False)
 
 
 class KimiDelta(DeltaRule):
     """One decay a key feature."""
 
     @classmethod
-    def fitting(cls, part: Recurrent) -> DeltaRule | None:
+    def fitting(cls, part: Recurrent) -> Self | None:
         """Sizes from the state and the channels of all three convolutions."""
-        return cls._of(part, vector_decay=True)
+        return cls.of(part, vector_decay=True)
 
 
 def _unit(rows: Tensor) -> Tensor:
