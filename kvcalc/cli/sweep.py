@@ -12,12 +12,13 @@ from typing import Annotated, TextIO
 
 from typer import Option
 
+from kvcalc.cli import progress
 from kvcalc.cli.grouping import takes_groups
 from kvcalc.cli.model_args import DEFAULT_PRESET, load_many, references
 from kvcalc.cli.options import ManyModels, Naming, Rules, Showing, Types, Writing
 from kvcalc.cli.output import console, warn
 from kvcalc.cli.request_args import MAX_AXIS, engine_and_request, type_axis
-from kvcalc.engines.sweep import Cell, Grid, cells
+from kvcalc.engines.sweep import Cell, Grid, cells, size_of
 from kvcalc.errors import UsageError
 from kvcalc.units import parse_bytes, parse_counts
 
@@ -59,6 +60,8 @@ def command(
     budget = parse_bytes(memory) if memory is not None else None
     grid = replace(_grid(many, naming, types, rules, tokens, batch), memory=budget)
     found = _checked(cells(grid))
+    if (writing.output is not None and sys.stderr.isatty()) or progress.watched():
+        found = progress.tracked(found, size_of(grid), "cells")
     with _stream(writing) as stream:
         _write(Format.json if showing.json else form, grid, found, stream)
     return 0

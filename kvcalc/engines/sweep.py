@@ -37,6 +37,11 @@ class Grid:
     memory: int | None = None  # a budget in bytes
 
 
+def size_of(grid: Grid) -> int:
+    """How many cells there are."""
+    return len(grid.models) * len(grid.types) * len(grid.batches) * sum(1 for _ in grid.lengths())
+
+
 def cells(grid: Grid) -> Iterator[Cell]:
     """Every cell, lengths innermost. Raises what the engine raises."""
     for model in grid.models:
