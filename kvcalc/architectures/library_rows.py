@@ -201,6 +201,9 @@ LIBRARY_ROWS: dict[str, Architecture] = {
     # encoders run as decoders, and decoders beside an encoder
     **dict.fromkeys(_AS_DECODER_TYPES, AS_DECODER),
     **dict.fromkeys(_ENCODER_DECODER_TYPES, ENCODER_DECODER),
+    "reformer": Architecture(
+        encoders.as_decoder(rules.hashed_states), notes=("it keeps its layers' inputs, not keys and values",)
+    ),
     "trocr": Architecture(encoders.crossed_if_added(rules.decoder()), DECODER_ALIASES),
     "canary_decoder": Architecture(encoders.crossed(rules.decoder())),
     "dia_decoder": Architecture(encoders.own_cross_heads(rules.decoder())),
@@ -228,5 +231,4 @@ REFUSED: dict[str, str] = {
     "xlm": "its code keeps no cache",
     "xlnet": "its memory of past segments is no key-value cache",
     "pi0": "a robot policy: its cache is made of image, text and state inputs",
-    "reformer": "it keeps hidden states and hash buckets, not keys and values",
 }

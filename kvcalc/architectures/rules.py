@@ -251,6 +251,14 @@ def sparse_indexed(fields: Fields) -> tuple[Layer, ...]:
     return tuple((*layer, Indexer(width)) if marked else layer for layer, marked in zip(layers, sparse, strict=False))
 
 
+def hashed_states(fields: Fields) -> tuple[Layer, ...]:
+    """Reformer: one row of hidden_size a position, its layers' input; LSH layers a bucket (int64) a head and hash."""
+    states = FullAttention(1, fields.int("hidden_size"), 0)
+    words = 2 * fields.int("num_attention_heads") * fields.int("num_hashes", 1)  # of four bytes
+    kinds = fields.texts("attn_layers") or []
+    return tuple((states, Indexer(words, "float32")) if kind == "lsh" else (states,) for kind in kinds)
+
+
 def vision_cross(fields: Fields) -> tuple[Layer, ...]:
     """Llama 3.2 Vision: the listed layers hold the image's keys and values, and none of the text's."""
     listed = set(fields.ints("cross_attention_layers") or ())

@@ -6,17 +6,17 @@ their configs, every tensor of the returned cache added up, views and expanded a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
+from kvcalc.architectures.class_defaults import CLASS_DEFAULTS
 from kvcalc.core.counting import Slab, Types, tally_layers
-from kvcalc.core.layers import Layer, Part
+from kvcalc.core.layers import LatentAttention, Layer, Part
 from kvcalc.core.model import LayerTally, Model, Request, Tally
 from kvcalc.engines import transformers_quantized as quantized
 from kvcalc.engines.base import Engine, Option, counted_layers, resolve_request
-from kvcalc.engines.transformers_layers import Rules, slabs
+from kvcalc.engines.transformers_layers import Case
 from kvcalc.engines.transformers_releases import NEWEST, Release, find_release
-from kvcalc.engines.transformers_types import Quirk, check_static, check_type, quirk_of
+from kvcalc.engines.transformers_types import NO_STATIC, STATIC_LIMITS, Quirk, quirk_of
 from kvcalc.errors import EngineError, UsageError
 
 CACHES = ("dynamic", "static", "quantized")
@@ -28,104 +28,122 @@ def allocate(model: Model, request: Request) -> Tally:
     release = find_release(str(request.options.get("release", NEWEST)))
     kind = str(request.options.get("cache", "dynamic"))
     request, types, resolved = resolve_request(model, _padded(request))
-    _check_options(kind, request, types)
-    warnings = (*release.warnings, *check_type(model, release))
+    _check_options(kind, request)
+    types = _one_type(types, request)
+    case, facts = _case(model, request, release, kind)
     quirk = quirk_of(model.model_type, release)
-    layers = quirk.layers(model, counted_layers(model, request))
-    prompt, prompt_origin = _prompt(request)
-    origin = "-o release" if "release" in request.options else "default: the newest that was measured"
-    facts = {**resolved, "cache": (kind, _origin(request, "cache")), "release": (release.name, origin)}
-    tally = _held(kind, model, request, types, release, quirk, layers, prompt)
-    facts["prompt_tokens"] = (prompt, prompt_origin)
-    notes = (*release.notes, *quirk.notes, *_padding_note(request), *tally.notes)
-    return replace(tally, request={**facts, **tally.request}, warnings=(*warnings, *tally.warnings), notes=notes)
-
-
-def _held(
-    kind: str,
-    model: Model,
-    request: Request,
-    types: Types,
-    release: Release,
-    quirk: Quirk,
-    layers: tuple[Layer, ...],
-    prompt: int,
-) -> Tally:
-    if kind == "quantized":
-        return _quantized(request, types, release, layers, prompt)
-    if kind == "static":
-        return _static(model, request, types, release, quirk, layers)
-    rules = _rules(release, quirk, model)
-    batch, tokens = _sizes(request)
-    held = replace(rules, behind="step" if prompt < tokens else "prefill")
-    kept = _tally(layers, batch, tokens, types, rules, quirk)
-    shared = quirk.shared(model, batch, tokens, types)
-    behind = _bytes(_tally(layers, batch, tokens, types, held, quirk)) + sum(array.bytes for array in shared)
-    tally = Tally(kept, shared)
-    return replace(tally, held_bytes=behind, notes=_held_note(behind, tally.total_bytes))
-
-
-def _rules(release: Release, quirk: Quirk, model: Model) -> Rules:
-    return Rules(
-        expanded_mla=quirk.expands_mla and "latent_mla" not in release.has,
-        model_type_states=quirk.model_type_states,
-        extra_rows=quirk.extra_rows(model),
+    layers = quirk.layers(case, counted_layers(model, request))
+    tally = _KINDS[kind](replace(case, model_type_states=quirk.model_type_states), quirk, layers, types, request)
+    return replace(
+        tally,
+        request={**resolved, "k_dtype": (types.k.name, resolved["k_dtype"][1]), **facts, **tally.request},
+        warnings=(*release.warnings, *_type_warnings(model, release), *tally.warnings),
+        notes=(*release.notes, *((quirk.note,) if quirk.note else ()), *_padding_note(request), *tally.notes),
     )
 
 
-def _tally(
-    layers: tuple[Layer, ...], batch: int, tokens: int, types: Types, rules: Rules, quirk: Quirk
-) -> tuple[LayerTally, ...]:
-    held = quirk.slabs or slabs
+def _case(model: Model, request: Request, release: Release, kind: str) -> tuple[Case, dict[str, tuple[object, str]]]:
+    """The sizes of the request, with the origin of each. Raises UsageError, EngineError."""
+    batch, tokens = sum(count for _, count in request.sequences), max(tokens for tokens, _ in request.sequences)
+    prompt = int(request.options.get("prompt-tokens", tokens))
+    if prompt > tokens:
+        raise UsageError(f"-o prompt-tokens={prompt} is more than the {tokens:,} tokens", fix="give it at most the tokens")
+    capacity = int(request.options.get("max-cache-len", tokens)) if kind == "static" else None
+    facts: dict[str, tuple[object, str]] = {
+        "cache": (kind, _origin(request, "cache")),
+        "release": (release.name, _origin(request, "release", "default: the newest that was measured")),
+        "prompt_tokens": (prompt, _origin(request, "prompt-tokens", "default: all tokens at once")),
+    }
+    if capacity is not None:
+        facts["max_cache_len"] = (capacity, _origin(request, "max-cache-len", "default: the tokens"))
+    return Case(model, release, batch, tokens, prompt, capacity), facts
 
+
+def _dynamic(case: Case, quirk: Quirk, layers: tuple[Layer, ...], types: Types, request: Request) -> Tally:  # noqa: ARG001
+    tally = Tally(_runs(case, quirk, layers, types), quirk.shared(case))
+    behind = sum(run.bytes for run in _runs(replace(case, behind=True), quirk, layers, types))
+    held = behind + sum(array.bytes for array in tally.shared)
+    note = f"a window is a slice of a larger tensor that stays allocated: fit memory by held_bytes, {held:,}"
+    return replace(tally, held_bytes=held, notes=() if held == tally.total_bytes else (note,))
+
+
+def _runs(case: Case, quirk: Quirk, layers: tuple[Layer, ...], types: Types) -> tuple[LayerTally, ...]:
     def rule(part: Part, types: Types) -> tuple[Slab, ...]:
-        return held(part, types, rules)
+        return quirk.slabs(part, types, case)
 
-    return tally_layers(layers, ((tokens + rules.extra_rows, batch),), types, rule)
-
-
-def _static(model: Model, request: Request, types: Types, release: Release, quirk: Quirk, layers: tuple[Layer, ...]) -> Tally:
-    batch, tokens = _sizes(request)
-    capacity = int(request.options.get("max-cache-len", tokens))
-    check_static(model, release, capacity)
-    if tokens > capacity:
-        raise EngineError(
-            f"a static cache of {capacity:,} positions can't hold {tokens:,} tokens",
-            "-o max-cache-len",
-            f"give -o max-cache-len={tokens} or more (generate takes prompt + new tokens - 1)",
-        )
-    rules = replace(_rules(release, quirk, model), static=True, extra_rows=0)
-    kept = _tally(layers, batch, capacity, types, rules, quirk)
-    tally = Tally(kept, quirk.shared(model, batch, capacity, types))
-    origin = "-o max-cache-len" if "max-cache-len" in request.options else "default: the tokens"
-    return replace(tally, request={"max_cache_len": (capacity, origin)}, held_bytes=tally.total_bytes)
+    return tally_layers(layers, ((case.rows, case.batch),), types, rule)
 
 
-def _quantized(request: Request, types: Types, release: Release, layers: tuple[Layer, ...], prompt: int) -> Tally:
-    batch, tokens = _sizes(request)
-    if request.options.get("backend") == "fp8" and "fp8_cache" not in release.has:
-        raise EngineError(f"transformers {release.name} has no fp8 backend", "-o backend", "take quanto or hqq")
-    asked = quantized.settings(dict(request.options), batch, tokens, prompt)
+def _static(case: Case, quirk: Quirk, layers: tuple[Layer, ...], types: Types, request: Request) -> Tally:  # noqa: ARG001
+    check_static(case, layers)
+    tally = Tally(_runs(case, quirk, layers, types), quirk.shared(case))
+    return replace(tally, held_bytes=tally.total_bytes)
+
+
+def _quantized(case: Case, quirk: Quirk, layers: tuple[Layer, ...], types: Types, request: Request) -> Tally:  # noqa: ARG001
+    if request.options.get("backend") == "fp8" and "fp8_cache" not in case.release.has:
+        raise EngineError(f"transformers {case.release.name} has no fp8 backend", "-o backend", "take quanto or hqq")
+    asked = quantized.settings(dict(request.options), case.batch, case.tokens, case.prompt)
     tally = Tally(quantized.tally(layers, asked, types.model))
-    facts = {"backend": (asked.backend, _origin(request, "backend")), "nbits": (asked.nbits, _origin(request, "nbits"))}
-    if asked.backend == "fp8":
-        facts.pop("nbits")
+    facts: dict[str, tuple[object, str]] = {"backend": (asked.backend, _origin(request, "backend"))}
+    if asked.backend != "fp8":
+        facts["nbits"] = (asked.nbits, _origin(request, "nbits"))
     return replace(tally, request=facts, held_bytes=tally.total_bytes)
 
 
-def _check_options(kind: str, request: Request, types: Types) -> None:
-    """Raises UsageError on options of another kind of cache, EngineError on types that the library can't hold."""
-    foreign = [name for name in _QUANTIZED_OPTIONS if name in request.options and kind != "quantized"]
-    foreign += ["max-cache-len"] if "max-cache-len" in request.options and kind != "static" else []
-    if foreign:
-        wanted = "static" if foreign[0] == "max-cache-len" else "quantized"
-        raise UsageError(f"-o {foreign[0]} needs -o cache={wanted}", fix=f"add -o cache={wanted}, or leave it out")
+_KINDS = {"dynamic": _dynamic, "static": _static, "quantized": _quantized}
+
+
+def check_static(case: Case, layers: tuple[Layer, ...]) -> None:
+    """Raises EngineError where the library has no static cache, or one that is too short."""
+    capacity, model_type = case.rows, case.model.model_type
+    if model_type in NO_STATIC:
+        raise EngineError(f"no static cache: {NO_STATIC[model_type]}", "-o cache", "take cache=dynamic")
+    if case.tokens > capacity:
+        raise EngineError(
+            f"a static cache of {capacity:,} positions can't hold {case.tokens:,} tokens",
+            "-o max-cache-len",
+            f"give -o max-cache-len={case.tokens} or more (generate takes prompt + new tokens - 1)",
+        )
+    if "latent_mla" not in case.release.has and any(isinstance(part, LatentAttention) for layer in layers for part in layer):
+        raise EngineError(
+            f"transformers {case.release.name} has no static cache for MLA: its keys and values differ in width",
+            "-o cache",
+            "take cache=dynamic, or a release from 5.15.0 on",
+        )
+    limit = case.model.fields.int_or_none(STATIC_LIMITS.get(model_type, ""))
+    if limit is not None and capacity > limit:
+        raise EngineError(
+            f"its position table ends at {limit:,}, before {capacity:,}", "-o max-cache-len", f"give {limit} or less"
+        )
+
+
+def _type_warnings(model: Model, release: Release) -> tuple[str, ...]:
+    if model.format == "hf" and model.model_type not in CLASS_DEFAULTS:
+        return (f"model type {model.model_type!r} is not in transformers {release.name}: counted as its cache classes would",)
+    return ()
+
+
+def _one_type(types: Types, request: Request) -> Types:
+    """The model's one type for everything. Raises EngineError when the request wants others."""
+    if request.k_dtype is None and request.v_dtype is None:
+        return replace(types, k=types.model, v=types.model)  # a cache type in the file's quantisation is not read
     if types.k != types.v or types.k != types.model:
         raise EngineError(
             f"transformers holds keys, values and states in the model's one type, not {types.k} and {types.v}",
             "--dtype",
             "give --dtype bf16, fp16 or fp32; for less, -o cache=quantized",
         )
+    return types
+
+
+def _check_options(kind: str, request: Request) -> None:
+    """Raises UsageError on options of another kind of cache."""
+    foreign = [name for name in _QUANTIZED_OPTIONS if name in request.options and kind != "quantized"]
+    foreign += ["max-cache-len"] if "max-cache-len" in request.options and kind != "static" else []
+    if foreign:
+        wanted = "static" if foreign[0] == "max-cache-len" else "quantized"
+        raise UsageError(f"-o {foreign[0]} needs -o cache={wanted}", fix=f"add -o cache={wanted}, or leave it out")
 
 
 def _padded(request: Request) -> Request:
@@ -135,37 +153,12 @@ def _padded(request: Request) -> Request:
     return replace(request, lengths=(max(request.lengths),) * len(request.lengths))
 
 
-def _padding_note(request: Request) -> Iterable[str]:
+def _padding_note(request: Request) -> tuple[str, ...]:
     return ("a batch is padded to its longest sequence",) if request.lengths else ()
 
 
-def _sizes(request: Request) -> tuple[int, int]:
-    """(batch, tokens of every sequence)."""
-    return sum(count for _, count in request.sequences), max(tokens for tokens, _ in request.sequences)
-
-
-def _prompt(request: Request) -> tuple[int, str]:
-    _, tokens = _sizes(request)
-    if "prompt-tokens" not in request.options:
-        return tokens, "default: all tokens at once"
-    prompt = int(request.options["prompt-tokens"])
-    if prompt > tokens:
-        raise UsageError(f"-o prompt-tokens={prompt} is more than the {tokens:,} tokens", fix="give it at most the tokens")
-    return prompt, "-o prompt-tokens"
-
-
-def _bytes(layers: tuple[LayerTally, ...]) -> int:
-    return sum(run.bytes for run in layers)
-
-
-def _held_note(held: int, total: int) -> tuple[str, ...]:
-    if held == total:
-        return ()
-    return (f"held_bytes is what to fit memory by: a window is a slice of a larger tensor that stays allocated ({held:,} bytes)",)
-
-
-def _origin(request: Request, option: str) -> str:
-    return f"-o {option}" if option in request.options else "default"
+def _origin(request: Request, option: str, default: str = "default") -> str:
+    return f"-o {option}" if option in request.options else default
 
 
 ENGINE = Engine(

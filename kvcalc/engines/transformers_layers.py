@@ -6,11 +6,22 @@ StaticLayer, StaticSlidingWindowLayer, LinearAttentionLayer), 4.57.6 ``cache_uti
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kvcalc.core.counting import ALL, Reach, Slab, Types, key_value, recurrent_slabs, slabs_of, vectors
-from kvcalc.core.layers import ChunkedAttention, FullAttention, LatentAttention, Part, Recurrent, SlidingAttention
+from kvcalc.core.layers import (
+    ChunkedAttention,
+    CompressedAttention,
+    FullAttention,
+    LatentAttention,
+    Part,
+    Recurrent,
+    SlidingAttention,
+)
+from kvcalc.core.model import Model
 from kvcalc.dtypes import FLOAT32
+from kvcalc.engines.transformers_releases import Release
+from kvcalc.values import value
 
 WINDOW_NOTE = "transformers keeps window - 1 positions: the newest token's own key is joined at its step"
 WINDOW_OF_ONE_NOTE = "a window of 1 keeps every position: the slice [-1 + 1:] is the whole"
@@ -21,50 +32,73 @@ SPLIT_NOTE = "keys hold the latent, values the rope part"
 KERNEL_NOTE = "the whole kernel's columns, not one less"
 MODEL_STATE_NOTE = "in the model's own type"
 FLOAT_STATE_NOTE = "float32 whatever the model's type"
+SAME_ARRAY_NOTE = "keys and values are one tensor, counted once"
+OPEN_NOTE = "tokens that wait for their compressed row, in the model's type"
 
 # Code that keeps one column less than the kernel: RecurrentGemma outside the cache object, Zaya by its own padding.
-SHORT_CONV_VARIANTS = ("rg_lru", "cca", "ngram")
+ONE_COLUMN_LESS = ("rg_lru", "cca", "ngram")
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """How one request is held: class of cache, and what its release and model type do differently."""
+@value
+class Case:
+    """One request as the library sees it: the sizes, the class of cache, and what its release and type do differently."""
 
-    static: bool = False
-    expanded_mla: bool = False
+    model: Model
+    release: Release
+    batch: int
+    tokens: int
+    prompt: int  # tokens that came at once; the rest came one by one
+    capacity: int | None = None  # of a static cache
+    behind: bool = False  # count the storage that a slice keeps alive instead of the slice
     model_type_states: bool = False  # older releases' Mamba classes
-    behind: str = ""  # count the storage behind a window instead: after "prefill", or after a "step" of one token
-    extra_rows: int = 0  # rows of a learned prompt in front of the tokens
+
+    @property
+    def static(self) -> bool:
+        """Whether everything is allocated at once."""
+        return self.capacity is not None
+
+    @property
+    def rows(self) -> int:
+        """Positions that a layer of every position holds."""
+        return self.tokens if self.capacity is None else self.capacity
+
+    @property
+    def decoded(self) -> int:
+        """Tokens that came one by one."""
+        return self.tokens - self.prompt
 
 
-def slabs(part: Part, types: Types, rules: Rules) -> tuple[Slab, ...]:
-    """The arrays of one part under ``rules``."""
+def slabs(part: Part, types: Types, case: Case) -> tuple[Slab, ...]:
+    """The arrays of one part."""
     match part:
         case SlidingAttention(heads, k_width, v_width, window) | ChunkedAttention(heads, k_width, v_width, window):
-            reach, note = _window(window, rules)
+            reach, note = window_reach(window, case)
             return key_value(reach, heads, k_width, v_width, types, note)
         case LatentAttention():
-            return _latent(part, types, rules)
+            return _latent(part, types, case)
         case Recurrent():
-            return _recurrent(part, types, rules)
+            return _recurrent(part, types, case)
+        case CompressedAttention():
+            return _compressed(part, types, case)
         case FullAttention(heads, k_width, v_width):
-            return key_value(ALL, heads, k_width, v_width, types, STATIC_NOTE if rules.static else "")
+            return key_value(ALL, heads, k_width, v_width, types, STATIC_NOTE if case.static else "")
     return slabs_of(part, types)
 
 
-def _window(window: int, rules: Rules) -> tuple[Reach, str]:
-    if rules.static:
+def window_reach(window: int, case: Case) -> tuple[Reach, str]:
+    """The rows of a window, and why."""
+    if case.static:
         return Reach(cap=window), STATIC_WINDOW_NOTE
     if window == 1:
         return ALL, WINDOW_OF_ONE_NOTE
-    if rules.behind:  # the slice's parent: the whole prompt, or the window - 1 before the last token and that token
-        return ALL if rules.behind == "prefill" else Reach(cap=window), WINDOW_NOTE
+    if case.behind:  # the slice's parent: the whole prompt, or the window - 1 before the last token and that token
+        return Reach(cap=window) if case.decoded else ALL, WINDOW_NOTE
     return Reach(cap=window - 1), WINDOW_NOTE
 
 
-def _latent(part: LatentAttention, types: Types, rules: Rules) -> tuple[Slab, ...]:
-    reach, note = (ALL, "") if part.window is None else _window(part.window, rules)
-    if rules.expanded_mla:
+def _latent(part: LatentAttention, types: Types, case: Case) -> tuple[Slab, ...]:
+    reach, note = (ALL, "") if part.window is None else window_reach(part.window, case)
+    if "latent_mla" not in case.release.has:
         k_width = part.nope_dim + part.rope_dim
         return key_value(reach, part.num_heads, k_width, part.v_head_dim, types, EXPANDED_NOTE)
     said = "; ".join(word for word in (SPLIT_NOTE, note) if word)
@@ -74,10 +108,10 @@ def _latent(part: LatentAttention, types: Types, rules: Rules) -> tuple[Slab, ..
     return (latent, vectors("kv", "rope keys", reach, 1, part.rope_dim, types.k, note))
 
 
-def _recurrent(part: Recurrent, types: Types, rules: Rules) -> tuple[Slab, ...]:
-    columns = -1 if part.variant in SHORT_CONV_VARIANTS else 0
+def _recurrent(part: Recurrent, types: Types, case: Case) -> tuple[Slab, ...]:
+    columns = -1 if part.variant in ONE_COLUMN_LESS else 0
     # what a file says of its states' type is not read: float32, unless the code keeps the model's own
-    older = rules.model_type_states and part.variant in ("mamba", "mamba2")
+    older = case.model_type_states and part.variant in ("mamba", "mamba2")
     states = tuple(replace(state, dtype=None if older else state.dtype and FLOAT32.name) for state in part.states)
     found = recurrent_slabs(replace(part, states=states), types, columns)
     return tuple(replace(slab, note=_state_note(slab, types, columns)) for slab in found)
@@ -87,3 +121,38 @@ def _state_note(slab: Slab, types: Types, columns: int) -> str:
     if slab.label == "conv":
         return "" if columns else KERNEL_NOTE
     return MODEL_STATE_NOTE if slab.dtype == types.model.name else FLOAT_STATE_NOTE
+
+
+def _compressed(part: CompressedAttention, types: Types, case: Case) -> tuple[Slab, ...]:
+    """DeepSeek V4 (``models/deepseek_v4``, HCA and CSA caches): a window, compressed rows, and the open group.
+
+    Of T tokens at one row for every r: T // r compressed rows, T mod r open ones in two arrays. CSA layers (those with
+    an indexer) project two series, so their open rows are twice as wide, keep an indexer's copy of it all, and the last
+    closed group: its rows in the model's type and its gates in float32.
+    """
+    reach, note = window_reach(part.window, case)
+    found = [vectors("kv", "window rows", reach, 1, part.head_dim, types.k, f"{SAME_ARRAY_NOTE}; {note}")]
+    if not part.ratio:
+        return tuple(found)
+    series = 2 if part.index_head_dim else 1
+    for component, width in (("kv", part.head_dim), ("index", part.index_head_dim)):
+        if width:
+            found += _groups(component, width, series, part.ratio, types, case)
+    return tuple(found)
+
+
+def _groups(component: str, width: int, series: int, ratio: int, types: Types, case: Case) -> list[Slab]:
+    found = [vectors(component, "compressed rows", Reach(ratio=ratio), 1, width, types.k)]
+    rows = _open_rows(ratio, case)
+    found.append(vectors("state", "open rows and gates", Reach(fixed=2 * rows), 1, series * width, types.k, OPEN_NOTE))
+    if series == 2 and case.tokens >= ratio:
+        found.append(vectors("state", "last group", Reach(fixed=ratio), 1, width, types.k))
+        found.append(vectors("state", "last group's gates", Reach(fixed=ratio), 1, width, FLOAT32, FLOAT_STATE_NOTE))
+    return found
+
+
+def _open_rows(ratio: int, case: Case) -> int:
+    """Open rows; behind them stands the whole prompt's projection, or the open rows of the step before and one more."""
+    if not case.behind:
+        return case.tokens % ratio
+    return (case.tokens - 1) % ratio + 1 if case.decoded else case.tokens

@@ -9,20 +9,19 @@ axis), several rows packed into one byte, and each group a scale and a zero poin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kvcalc.core.layers import FullAttention, Layer, kind_of, runs
 from kvcalc.core.model import Array, LayerTally, OptionValue
 from kvcalc.dtypes import Dtype
 from kvcalc.errors import EngineError
 from kvcalc.units import ceil_div
+from kvcalc.values import value
 
 GROUP_SIZE = 64
 RESIDUAL_LENGTH = 128
 NBITS = 4
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Backend:
     """What one backend takes: code widths, axes, and the axis on which a group is a row."""
 
@@ -41,7 +40,7 @@ BACKENDS: dict[str, Backend] = {
 _TEN_IN_INT32 = (10, 4)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Settings:
     """A quantised request: tokens in codes and tokens beside them."""
 

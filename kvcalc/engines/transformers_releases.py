@@ -6,15 +6,14 @@ ones take the changes up to their own number, and the output says which those we
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kvcalc.errors import EngineError, UsageError
+from kvcalc.values import value
 
 MEASURED = ("4.57.6", "5.24.0")
 NEWEST = MEASURED[-1]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Change:
     """From ``since`` on, ``name`` holds. ``said`` is for people."""
 
@@ -34,7 +33,7 @@ CHANGES: tuple[Change, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Release:
     """A release's number and the names of the changes that it has."""
 

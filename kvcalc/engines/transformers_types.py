@@ -3,89 +3,165 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from kvcalc.architectures.class_defaults import CLASS_DEFAULTS
-from kvcalc.core.counting import Slab, Types
-from kvcalc.core.layers import FullAttention, Layer, Part
-from kvcalc.core.model import Array, Model
-from kvcalc.engines.transformers_layers import Rules
+from kvcalc.core.counting import Reach, Slab, Types, key_value, vectors
+from kvcalc.core.layers import Conv, FullAttention, Layer, Part, Recurrent, SlidingAttention
+from kvcalc.core.model import Array
+from kvcalc.dtypes import FLOAT32
+from kvcalc.engines.transformers_layers import Case, slabs
 from kvcalc.engines.transformers_releases import Release
-from kvcalc.errors import EngineError
+from kvcalc.units import round_up
+from kvcalc.values import value
 
-LayersRule = Callable[[Model, tuple[Layer, ...]], tuple[Layer, ...]]
-SharedRule = Callable[[Model, int, int, Types], tuple[Array, ...]]
+LayersRule = Callable[[Case, tuple[Layer, ...]], tuple[Layer, ...]]
+SlabsRule = Callable[[Part, Types, Case], tuple[Slab, ...]]
+SharedRule = Callable[[Case], tuple[Array, ...]]
 
 
-def _as_is(model: Model, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:  # noqa: ARG001 - a rule like the others
+def _as_is(case: Case, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:  # noqa: ARG001 - a rule like the others
     return layers
 
 
-def _nothing_shared(model: Model, batch: int, tokens: int, types: Types) -> tuple[Array, ...]:  # noqa: ARG001 - as above
+def _nothing_shared(case: Case) -> tuple[Array, ...]:  # noqa: ARG001 - a rule like the others
     return ()
 
 
-def _no_rows(model: Model) -> int:  # noqa: ARG001 - a rule like the others
-    return 0
-
-
-@dataclass(frozen=True, slots=True)
+@value
 class Quirk:
-    """What one model type's code does besides the cache classes' own rules."""
+    """What one model type's code does besides the cache classes' own rules. ``until`` names the change that ended it."""
 
     layers: LayersRule = _as_is
+    slabs: SlabsRule = slabs
     shared: SharedRule = _nothing_shared
-    extra_rows: Callable[[Model], int] = _no_rows
-    slabs: Callable[[Part, Types, Rules], tuple[Slab, ...]] | None = None
-    expands_mla: bool = True
     model_type_states: bool = False
-    notes: tuple[str, ...] = ()
-    no_static: str = ""
+    note: str = ""
+    until: str = ""
 
 
-def broadcast_falcon(model: Model, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+# --- layers ---------------------------------------------------------------------------------------------------------
+
+
+def broadcast(case: Case, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     """Falcon's new decoder repeats its KV heads to the query heads before it caches them."""
-    if not model.fields.flag("new_decoder_architecture"):
+    if not case.model.fields.flag("new_decoder_architecture"):
         return layers
-    return tuple(tuple(_broadcast(part) for part in layer) for layer in layers)
+    return tuple(
+        tuple(replace(part, num_kv_heads=part.num_heads) if isinstance(part, FullAttention) else part for part in layer)
+        for layer in layers
+    )
 
 
-def _broadcast(part: Part) -> Part:
-    return replace(part, num_kv_heads=part.num_heads) if isinstance(part, FullAttention) else part
+def convolution_everywhere(case: Case, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """LFM2's older cache class allocates a convolution for its attention layers too."""
+    fields = case.model.fields
+    conv = Recurrent("short_conv", (Conv(fields.int("hidden_size"), fields.int("conv_L_cache", 3)),))
+    return tuple(layer if isinstance(layer[0], Recurrent) else (*layer, conv) for layer in layers)
 
 
-def sequence_offset(model: Model, batch: int, tokens: int, types: Types) -> tuple[Array, ...]:  # noqa: ARG001 - as above
-    """An xLSTM cache counts its tokens in an int64 tensor of one element."""
+# --- arrays ---------------------------------------------------------------------------------------------------------
+
+
+def float32_keys(part: Part, types: Types, case: Case) -> tuple[Slab, ...]:
+    """CTRL computed its keys in float32."""
+    return slabs(part, replace(types, k=FLOAT32, v=FLOAT32), case)
+
+
+def whole_windows(part: Part, types: Types, case: Case) -> tuple[Slab, ...]:
+    """RecurrentGemma's attention wrote into a window allocated whole; behind a longer prompt's slice stands the prompt."""
+    if not isinstance(part, SlidingAttention):
+        return slabs(part, types, case)
+    rows = max(part.window, case.tokens) if case.behind and not case.decoded else part.window
+    note = "this release allocates the whole window at once"
+    return key_value(Reach(fixed=rows), part.num_kv_heads, part.head_dim, part.v_head_dim, types, note)
+
+
+def prompt_rows(part: Part, types: Types, case: Case) -> tuple[Slab, ...]:
+    """CPM-Ant puts ``prompt_length`` learned rows before the tokens and caches them with these."""
+    rows = case.rows + (0 if case.static else case.model.fields.int("prompt_length", 32, minimum=0))
+    return tuple(replace(slab, reach=Reach(fixed=rows)) for slab in slabs(part, types, case))
+
+
+def reference_window(part: Part, types: Types, case: Case) -> tuple[Slab, ...]:
+    """Unlimited-OCR: the prompt's tokens stay, its window slides over decoded ones."""
+    window = case.model.fields.int_or_none("sliding_window")
+    if not isinstance(part, FullAttention) or window is None:
+        return slabs(part, types, case)
+    if case.capacity is not None:
+        ring = min(window, case.capacity)
+        rows = min(case.prompt, case.capacity - ring) + ring
+    else:
+        kept = window if case.behind else window - 1
+        rows = case.prompt + (case.decoded if window == 1 else min(case.decoded, kept))
+    note = "the prompt's positions, and a window of the decoded ones"
+    return key_value(Reach(fixed=rows), part.num_kv_heads, part.head_dim, part.v_head_dim, types, note)
+
+
+def hidden_states(part: Part, types: Types, case: Case) -> tuple[Slab, ...]:
+    """Reformer keeps its layers' inputs in float32, and the int64 hash buckets of LSH layers past their first chunk."""
+    rows = _padded_rows(case) if case.behind else case.tokens
+    if isinstance(part, FullAttention):
+        note = "in float32 whatever the model's type"
+        return (vectors("kv", "hidden states", Reach(fixed=rows), 1, part.head_dim, FLOAT32, note),)
+    if case.tokens <= case.model.fields.int("lsh_attn_chunk_length", 64):
+        return ()
+    return tuple(replace(slab, reach=Reach(fixed=rows)) for slab in slabs(part, types, case))
+
+
+def _padded_rows(case: Case) -> int:
+    fields = case.model.fields
+    chunks = {fields.int("lsh_attn_chunk_length", 64), fields.int("local_attn_chunk_length", 64)}
+    longest = max(chunks)
+    return round_up(case.tokens, longest) if case.tokens > longest else case.tokens
+
+
+# --- arrays of no layer ---------------------------------------------------------------------------------------------
+
+
+def sequence_offset(case: Case) -> tuple[Array, ...]:  # noqa: ARG001 - a rule like the others
+    """Counts an xLSTM's tokens in an int64 tensor of one element."""
     return (Array("other", "sequence offset", 1, 8, 1, 1, "int64"),)
 
 
-QUIRKS: dict[str, Quirk] = {
-    "falcon": Quirk(broadcast_falcon, notes=("falcon's new decoder caches every query head's copy of its KV heads",)),
-    "xlstm": Quirk(shared=sequence_offset, no_static="xLSTM has a cache class of its own, without a static form"),
-    "minimax": Quirk(no_static="MiniMax has a cache class of its own, without a static form"),
-    "rwkv": Quirk(no_static="RWKV's state is no cache object"),
+def index_positions(case: Case) -> tuple[Array, ...]:
+    """Qwen4-Exp keeps its positions as int64: one expanded row after the prompt, three rows a sequence once it grew."""
+    rows = 3 * case.batch if case.decoded else 1
+    return (Array("index", "index positions", rows, 8 * case.tokens, 1, case.tokens, "int64"),)
+
+
+QUIRKS: dict[str, tuple[Quirk, ...]] = {
+    "falcon": (Quirk(layers=broadcast, note="Falcon's new decoder caches its KV heads once for every query head"),),
+    "ctrl": (Quirk(slabs=float32_keys, until="model_type_keys"),),
+    "lfm2": (Quirk(layers=convolution_everywhere, until="lean_hybrids"),),
+    "recurrent_gemma": (Quirk(slabs=whole_windows, until="growing_windows"),),
+    "cpmant": (Quirk(slabs=prompt_rows, note="CPM-Ant caches its learned prompt rows before the tokens"),),
+    "unlimited_ocr_text": (Quirk(slabs=reference_window),),
+    "reformer": (Quirk(slabs=hidden_states),),
+    "xlstm": (Quirk(shared=sequence_offset),),
+    "qwen4_exp_text": (Quirk(shared=index_positions),),
+    **{
+        name: (Quirk(model_type_states=True, until="float32_states"),)
+        for name in ("mamba", "falcon_mamba", "mamba2", "bamba", "falcon_h1", "granitemoehybrid", "zamba2")
+    },
 }
-# Classes that kept their recurrent state in the model's type before it became float32 for all.
-STATES_IN_MODEL_TYPE = frozenset(("mamba", "falcon_mamba", "mamba2", "bamba", "falcon_h1", "granitemoehybrid", "zamba2"))
+QUIRKS["lfm2_moe"] = QUIRKS["lfm2"]
+
+NO_STATIC: dict[str, str] = {
+    "minimax": "MiniMax has a cache class of its own, without a static form",
+    "rwkv": "RWKV's state is no cache object",
+    "xlstm": "xLSTM has a cache class of its own, without a static form",
+    "deepseek_v4": "its compressed layers have no static class",
+    "reformer": "Reformer has a cache class of its own, without a static form",
+    "cpmant": "its learned prompt rows don't fit a static mask",
+}
+# Position tables that a static cache can't be longer than: type → the field that sizes them.
+STATIC_LIMITS: dict[str, str] = {"mpt": "max_seq_len", "gpt_neo": "max_position_embeddings"}
 
 
 def quirk_of(model_type: str, release: Release) -> Quirk:
-    """The row of a type, under a release."""
-    quirk = QUIRKS.get(model_type, Quirk())
-    if model_type in STATES_IN_MODEL_TYPE and "float32_states" not in release.has:
-        return replace(quirk, model_type_states=True)
-    return quirk
+    """The row that holds for a type under a release, or an empty one."""
+    rows = QUIRKS.get(model_type, ())
+    return next((quirk for quirk in rows if not quirk.until or quirk.until not in release.has), Quirk())
 
 
-def check_type(model: Model, release: Release) -> tuple[str, ...]:
-    """Warnings about the type under this release. Raises EngineError for a type that it can't run."""
-    if model.model_type not in CLASS_DEFAULTS and model.format == "hf":
-        return (f"model type {model.model_type!r} is not in transformers {release.name}: counted as its cache classes would",)
-    return ()
-
-
-def check_static(model: Model, release: Release, capacity: int) -> None:  # noqa: ARG001 - used below
-    """Raises EngineError for types without a static cache."""
-    quirk = quirk_of(model.model_type, release)
-    if quirk.no_static:
-        raise EngineError(f"no static cache: {quirk.no_static}", "-o cache", "take cache=dynamic")
+__all__ = ["NO_STATIC", "QUIRKS", "STATIC_LIMITS", "Quirk", "quirk_of"]
