@@ -119,5 +119,5 @@ def _write(form: Format, grid: Grid, found: Iterable[Cell], stream: TextIO) -> N
         sweep_rows.write_json(sweep_head(grid), found, stream)
     else:
         out = console(stream=stream)
-        for table in sweep_rows.tables(found):
+        for table in sweep_rows.tables(found, out.width):
             out.print(table)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kvcalc.core.fields import Fields
 from kvcalc.core.layers import Layer, Part, Recurrent
-from kvcalc.core.model import LayerTally
+from kvcalc.core.model import LayerTally, Model
 from kvcalc.engines.estimate import Estimate
 from kvcalc.reports.to_table import COMPONENT_NAMES, plain_table
 from kvcalc.units import format_bytes
@@ -36,6 +36,7 @@ DECIDERS: dict[str, tuple[str, ...]] = {
     "shared": ("num_kv_shared_layers",),
     "no_attention": ("block_configs", "hybrid_override_pattern", "layers_block_type"),
 }
+LONGEST_VALUE = 40
 STATE_PREFIXES = ("mamba", "linear", "conv", "lru", "state", "hidden_size", "head_size", "attention_hidden")
 
 
@@ -51,7 +52,6 @@ class Row:
     kept: str
     per_token: str
     fixed: str
-    keys: str
 
 
 def inspect_view(found: Estimate, each: bool) -> RenderableType:
@@ -66,7 +66,7 @@ def inspect_view(found: Estimate, each: bool) -> RenderableType:
             totals.add_row(COMPONENT_NAMES[name], f"{size:,}", format_bytes(size))
     totals.add_row("total", f"{found.total_bytes:,}", format_bytes(found.total_bytes))
     notes = [Text.assemble(("note: ", "bold"), note) for note in found.warnings]
-    return Group(head, "", layout_table(found, each), "", fields_table(model.fields), "", _asked(found), totals, *notes)
+    return Group(head, "", layout_table(found, each), "", fields_table(model), "", _asked(found), totals, *notes)
 
 
 def _asked(found: Estimate) -> Text:
@@ -77,13 +77,13 @@ def _asked(found: Estimate) -> Text:
 
 def layout_table(found: Estimate, each: bool) -> Table:
     """A row a part of each run of equal layers."""
-    table = plain_table("layers", "kind", "heads", "K", "V", "kept", "B/token", "fixed B", "decided by", right=(2, 3, 4, 5, 6, 7))
+    table = plain_table("layers", "kind", "heads", "K", "V", "kept", "B/token", "fixed B", right=(2, 3, 4, 5, 6, 7))
     for run in found.tally.layers:
         spans = [str(run.first + index) for index in range(run.count)] if each else [_span(run)]
-        rows = layout_rows(run, found.model.fields)
+        rows = layout_rows(run)
         for span in spans:
             for index, row in enumerate(rows):
-                values = (row.part, row.heads, row.k_width, row.v_width, row.kept, row.per_token, row.fixed, row.keys)
+                values = (row.part, row.heads, row.k_width, row.v_width, row.kept, row.per_token, row.fixed)
                 table.add_row(span if index == 0 else "", *values)
     return table
 
@@ -92,7 +92,7 @@ def _span(run: LayerTally) -> str:
     return str(run.first) if run.count == 1 else f"{run.first}-{run.first + run.count - 1}"
 
 
-def layout_rows(run: LayerTally, fields: Fields) -> list[Row]:
+def layout_rows(run: LayerTally) -> list[Row]:
     """A line for each part of a layer; bytes are the layer's own, on its first line."""
     growing = sum(array.row_bytes for array in run.arrays if array.component in ("kv", "index") and _grows(run.layer))
     fixed = sum(array.bytes for array in run.arrays if array.component == "state")
@@ -102,7 +102,7 @@ def layout_rows(run: LayerTally, fields: Fields) -> list[Row]:
         rows.append(
             Row(
                 span="",
-                part=part.variant if isinstance(part, Recurrent) else part.kind.replace("_", " "),
+                part=part_name(part),
                 heads=_shown(getattr(part, "num_kv_heads", 0)),
                 k_width=_shown(
                     getattr(part, "head_dim", 0) or getattr(part, "row_width", 0) or getattr(part, "index_head_dim", 0)
@@ -111,7 +111,6 @@ def layout_rows(run: LayerTally, fields: Fields) -> list[Row]:
                 kept=_kept(part),
                 per_token=f"{growing:,}" if first and growing else "",
                 fixed=f"{fixed:,}" if first and fixed else "",
-                keys=", ".join(deciders(part, fields)),
             )
         )
     return rows
@@ -137,24 +136,35 @@ def _kept(part: Part) -> str:
 
 
 def deciders(part: Part, fields: Fields) -> list[str]:
-    """The keys of the file that decided this part, as the file spells them."""
+    """The neutral fields that decided this part, of those that the model's rule really read."""
     if isinstance(part, Recurrent):
         names = [name for name in fields.used if name.startswith(STATE_PREFIXES)]
     else:
         names = [name for name in DECIDERS.get(part.kind, ()) if name in fields.used]
-    return [short_origin(fields.origin(name)) for name in names if fields.raw(name) is not None]
+    return [name for name in names if fields.raw(name) is not None]
 
 
-def short_origin(origin: str) -> str:
-    """``config.json: text_config.head_dim`` → ``text_config.head_dim``."""
-    return origin.rsplit(": ", 1)[-1]
+def part_name(part: Part) -> str:
+    """A part's kind in words, a state by its variant."""
+    return part.variant if isinstance(part, Recurrent) else part.kind.replace("_", " ")
 
 
-def fields_table(fields: Fields) -> Table:
-    """Every field that the rule read, its value, and where it stands."""
-    table = plain_table("field", "value", "from")
-    for name, field in sorted(fields.used.items()):
+ELSEWHERE = {"num_layers": "how many layers", "max_tokens": "the longest length", "dtype": "the element type"}
+
+
+def fields_table(model: Model) -> Table:
+    """Every field that the rule read: its value, where it stands, and what it decides."""
+    parts = list(dict.fromkeys(part for layer in model.layers for part in layer))
+    decided: dict[str, list[str]] = {}
+    for part in parts:
+        for name in deciders(part, model.fields):
+            decided.setdefault(name, []).append(part_name(part))
+    table = plain_table("field", "value", "from", "decides")
+    for name, field in sorted(model.fields.used.items()):
         if field.value is not None:
             text = str(field.value)
-            table.add_row(name, text if len(text) <= 60 else f"{text[:57]}…", field.origin)
+            kinds = ", ".join(dict.fromkeys(decided.get(name, ()))) or ELSEWHERE.get(name, "which layer is which, and sizes")
+            table.add_row(
+                name, Text(text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"), field.origin, kinds
+            )
     return table

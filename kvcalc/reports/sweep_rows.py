@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PAGE = 400  # rows of one table; a longer sweep goes on with the same columns
-BAR_WIDTH = 20
+BAR_WIDTHS = (8, 20)
+NARROW = 100  # columns of a terminal
 COLUMNS = Cell._fields
 
 
@@ -56,7 +57,7 @@ def write_json(head: Document, cells: Iterable[Cell], stream: TextIO) -> None:
     stream.write("\n  ]\n}\n")
 
 
-def tables(cells: Iterable[Cell]) -> Iterator[RenderableType]:
+def tables(cells: Iterable[Cell], width: int) -> Iterator[RenderableType]:
     """Tables of up to ``PAGE`` rows; bars, and a line above for what is the same in all rows, only where one holds everything."""
     rest = iter(cells)
     page = list(islice(rest, PAGE))
@@ -66,9 +67,10 @@ def tables(cells: Iterable[Cell]) -> Iterator[RenderableType]:
     constant = _constant_columns(page) if following is None else frozenset()
     if constant:
         yield Text(_title(page[0], constant), style="bold")
-    yield _table(page, constant, bars=following is None, heading=True)
+    bars = BAR_WIDTHS[width >= NARROW] if following is None else 0
+    yield _table(page, constant, bars, heading=True)
     while page := list(islice(rest, PAGE)):
-        yield _table(page, constant, bars=False, heading=False)
+        yield _table(page, constant, 0, heading=False)
 
 
 def _constant_columns(page: list[Cell]) -> frozenset[str]:
@@ -92,7 +94,7 @@ def _title(cell: Cell, names: frozenset[str]) -> str:
     return "  ".join(f"{_HEADS[name]} {getattr(cell, name)}" for name in _HEADS if name in names)
 
 
-def _table(page: list[Cell], constant: frozenset[str], bars: bool, heading: bool) -> Table:
+def _table(page: list[Cell], constant: frozenset[str], bar_width: int, heading: bool) -> Table:
     names = [name for name in _HEADS if name not in constant]
     first = page[0]
     numeric = [index for index, name in enumerate(names) if name in ("batch_size", "tokens", "total_bytes")]
@@ -101,11 +103,11 @@ def _table(page: list[Cell], constant: frozenset[str], bars: bool, heading: bool
         "size",
         *(["fits"] if first.fits is not None else []),
         "",
-        *([""] if bars else []),
+        *([""] if bar_width else []),
     ]
     table = plain_table(*heads, right=[*numeric, len(names)])
     table.show_header = heading
-    if not bars:
+    if not bar_width:
         for name, column in zip(names, table.columns, strict=False):
             column.min_width = _WIDTHS[name]
     largest = max(cell.total_bytes for cell in page)
@@ -113,7 +115,7 @@ def _table(page: list[Cell], constant: frozenset[str], bars: bool, heading: bool
         values = [_shown(getattr(cell, name)) for name in names]
         fits = [_word(cell.fits)] if cell.fits is not None else []
         mark = "beyond the model's maximum" if cell.beyond_model_maximum else ""
-        tail = [bar(cell.total_bytes, largest, BAR_WIDTH)] if bars else []
+        tail = [bar(cell.total_bytes, largest, bar_width)] if bar_width else []
         table.add_row(*values, format_bytes(cell.total_bytes), *fits, *tail, mark, style="red" if fits == ["no"] else None)
     return table
 

@@ -36,7 +36,8 @@ def plain_table(*headings: str, right: Iterable[int] = (), title: str = "") -> T
     )
     numeric = set(right)
     for index, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if index in numeric else "left", overflow="fold")
+        right_side = index in numeric
+        table.add_column(heading, justify="right" if right_side else "left", overflow="fold", no_wrap=right_side)
     return table
 
 
@@ -157,8 +158,9 @@ def holds(arrays: Sequence[Array]) -> str:
     """The arrays of a layer in a few words: ``keys and values 8x128 float16``."""
     words: dict[str, list[str]] = {}
     for array in arrays:
-        words.setdefault(f"{array.heads}x{array.width} {array.dtype}".strip(), []).append(array.label)
-    return ", ".join(f"{' and '.join(dict.fromkeys(labels))} {shape}" for shape, labels in words.items()) or "nothing"
+        shape = f"{array.heads}x{array.width} {array.dtype}" if array.width else array.dtype
+        words.setdefault(shape.strip(), []).append(array.label)
+    return ", ".join(f"{' and '.join(dict.fromkeys(labels))} {shape}".strip() for shape, labels in words.items()) or "nothing"
 
 
 def summary(found: Estimate) -> Iterable[RenderableType]:
