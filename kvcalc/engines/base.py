@@ -86,6 +86,13 @@ class Engine:
     longer: Callable[[Model, Request, Tally, int], Request] = _further
     # (model, request) → (batch, tokens) → bytes, where the figure is made of reaches: what makes long sweeps cheap
     total: Callable[[Model, Request], Callable[[int, int], int]] | None = None
+    # the same for the bytes that must be free, where the engine wants more than it fills
+    need: Callable[[Model, Request], Callable[[int, int], int]] | None = None
+    ranks: Callable[[Request], int] | None = None  # that share the weights; None: it counts no ranks, and takes one device
+    share: tuple[str, str] = ("1", "")  # of a whole card that it takes unless told otherwise, and the rule that says so
+    share_of_rest: bool = False  # that share is taken of what the weights leave, not of the whole
+    levers: tuple[tuple[str, OptionValue], ...] = ()  # options of its own that may free memory
+    memory_options: tuple[str, ...] = ()  # options that name the memory itself
     reads_file: bool = False  # works from the file's own keys, not from the model's layers
     excluded: tuple[str, ...] = ("weights", "activations and workspace", "allocator padding and fragmentation")
 

@@ -276,6 +276,24 @@ def total(model: Model, request: Request) -> Callable[[int, int], int]:
     return count
 
 
+def need(model: Model, request: Request) -> Callable[[int, int], int]:
+    """Bytes that must be free: vLLM wants the sequences' blocks and the null block beside them."""
+    stages = set_up(model, request).plan.stages
+    held_back = max((stage.bytes_per_block for stage in stages), default=0)
+    count = total(model, request)
+    return lambda batch_size, tokens: count(batch_size, tokens) + held_back
+
+
+def ranks(request: Request) -> int:
+    """Ranks that share the weights."""
+    sizes = (
+        (request.tp_size, request.options.get("tensor-parallel-size")),
+        (request.pp_size, request.options.get("pipeline-parallel-size")),
+    )
+    tp, pp = (int(option) if option is not None else size for size, option in sizes)
+    return tp * pp
+
+
 def _resized(request: Request, batch_size: int, tokens: int) -> Request:
     return replace(request, batch_size=batch_size, tokens=tokens)
 
@@ -289,5 +307,10 @@ ENGINE = Engine(
     options=OPTIONS,
     step=step,
     total=total,
+    need=need,
+    ranks=ranks,
+    share=("0.92", "vLLM's default gpu-memory-utilization"),
+    levers=(("enable-prefix-caching", False), ("max-num-batched-tokens", 2048)),
+    memory_options=("available-bytes", "kv-cache-memory-bytes", "device-memory", "non-kv-bytes", "num-gpu-blocks-override"),
     excluded=("weights", "activations and workspace", "CUDA graphs", "encoder and multimodal caches"),
 )
