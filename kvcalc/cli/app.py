@@ -22,6 +22,7 @@ VERBS: dict[str, str] = {
     "estimate": "kvcalc.cli.estimate",
     "sweep": "kvcalc.cli.sweep",
     "compare": "kvcalc.cli.compare",
+    "fit": "kvcalc.cli.fit",
     "inspect": "kvcalc.cli.inspect",
     "audit": "kvcalc.cli.audit",
     "presets": "kvcalc.cli.presets",

@@ -39,3 +39,10 @@ def engines(incomplete: str) -> list[str]:
     from kvcalc.engines import ENGINES
 
     return _starting(ENGINES, incomplete)
+
+
+def gpus(incomplete: str) -> list[str]:
+    """Cards of the shipped table."""
+    from kvcalc.core.gpus import GPUS
+
+    return _starting((gpu.name for gpu in GPUS), incomplete)

@@ -37,6 +37,11 @@ class Reference:
 
 def load(naming: Described, positional: str | None = None, default: str | None = None) -> Model:
     """The one model that a command line names. Raises UsageError when it names none or two."""
+    return load_reference(one_reference(naming, positional, default), naming)
+
+
+def one_reference(naming: Described, positional: str | None = None, default: str | None = None) -> Reference:
+    """How a command line names its one model. Raises UsageError when it names none or two."""
     found = references(naming, [positional] if positional else [])
     if not found and default is not None:
         found = [Reference("preset", default)]
@@ -49,7 +54,7 @@ def load(naming: Described, positional: str | None = None, default: str | None =
         raise UsageError(
             f"{len(found)} models are named: {', '.join(each.value for each in found)}", fix="name one, or use kvcalc compare"
         )
-    return load_reference(found[0], naming)
+    return found[0]
 
 
 def load_many(naming: Described, positionals: list[str], default: str | None = None) -> list[Model]:

@@ -137,6 +137,28 @@ class OneSize(Group):
     ] = None
 
 
+class Room(Group):
+    """The memory there is, and what else lives in it."""
+
+    memory: Annotated[Text, _request("--memory", "-m", text="Memory of one device: 24GiB, 24GB.")] = None
+    gpu: Annotated[
+        Text,
+        _request(
+            "--gpu", text="A card by name, with its usable memory (a wrong name lists them).", autocompletion=completion.gpus
+        ),
+    ] = None
+    device: Annotated[Text, _request("--device", text="Ask a device of this machine what is free: cuda:0 (needs torch).")] = None
+    weights: Annotated[
+        Text, _request("--weights", text="The whole model's weights: 16GB, or auto to read it. Ranks share them evenly.")
+    ] = None
+    overhead: Annotated[Text, _request("--overhead", text="What else a device holds: activations, graphs, other programs.")] = (
+        None
+    )
+    utilization: Annotated[
+        Text, _request("--utilization", text="The share of the device that may be used: 0.92. A whole card: the engine's own.")
+    ] = None
+
+
 class Showing(Group):
     """How the answer is written."""
 

@@ -1,8 +1,8 @@
 """The largest number that fits, where growth is not linear and may dip.
 
 A cache grows by blocks, stops at a window, and may give bytes back for a while: transformers' quantised cache packs its
-unpacked rows every 128 tokens. What is relied upon is that no dip is longer than the ``window``: when none of so many
-neighbours fits, nothing beyond them does.
+unpacked rows every 128 tokens. What is relied upon is that no dip is longer than the ``window``, which an engine names:
+when none of so many neighbours fits, nothing beyond them does.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-TOKEN_WINDOW = 512
-BATCH_WINDOW = 16
 CEILING = 2**40  # nobody has so many tokens; what still fits there grows with nothing
 
 
@@ -32,8 +30,10 @@ def largest(fits: Callable[[int], bool], window: int = 1, ceiling: int = CEILING
     if fits(ceiling):
         return Found(ceiling, unbounded=True)
     value = _bisect(fits, ceiling)
-    if window > 1 and _last_fitting(fits, value + 1, min(value + window, ceiling - 1)):
-        return _by_windows(fits, window, ceiling)
+    if window > 1:
+        if _last_fitting(fits, value + 1, min(value + window, ceiling - 1)):
+            value = _by_windows(fits, window, ceiling)
+        return Found(value, gap=next((n for n in range(max(1, value - window), value) if not fits(n)), None))
     return Found(value)
 
 
@@ -54,13 +54,10 @@ def _last_fitting(fits: Callable[[int], bool], first: int, last: int) -> int:
     return next((n for n in range(last, first - 1, -1) if fits(n)), 0)
 
 
-def _by_windows(fits: Callable[[int], bool], window: int, ceiling: int) -> Found:
+def _by_windows(fits: Callable[[int], bool], window: int, ceiling: int) -> int:
     """Bisection over whole windows: a window counts as fitting when anything in it does."""
 
-    def holds(index: int) -> bool:
-        return bool(_last_fitting(fits, (index - 1) * window + 1, min(index * window, ceiling)))
+    def last_of(index: int) -> int:
+        return _last_fitting(fits, (index - 1) * window + 1, min(index * window, ceiling))
 
-    index = _bisect(holds, ceiling // window + 2)
-    value = _last_fitting(fits, (index - 1) * window + 1, min(index * window, ceiling))
-    first = max(1, value - 2 * window)
-    return Found(value, gap=next((n for n in range(first, value) if not fits(n)), None))
+    return last_of(_bisect(lambda index: last_of(index) > 0, ceiling // window + 2))

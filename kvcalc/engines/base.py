@@ -88,6 +88,8 @@ class Engine:
     total: Callable[[Model, Request], Callable[[int, int], int]] | None = None
     # the same for the bytes that must be free, where the engine wants more than it fills
     need: Callable[[Model, Request], Callable[[int, int], int]] | None = None
+    # the longest stretch of lengths over which its figure may shrink, or a length be refused that a longer one is not
+    dip: Callable[[Model, Request], int] = _one
     ranks: Callable[[Request], int] | None = None  # that share the weights; None: it counts no ranks, and takes one device
     share: tuple[str, str] = ("1", "")  # of a whole card that it takes unless told otherwise, and the rule that says so
     share_of_rest: bool = False  # that share is taken of what the weights leave, not of the whole

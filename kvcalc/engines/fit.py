@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import floor
 
 from kvcalc.core.model import Model, OptionValue, Request, Tally
-from kvcalc.core.search import BATCH_WINDOW, TOKEN_WINDOW, Found, largest
+from kvcalc.core.search import Found, largest
 from kvcalc.dtypes import find_dtype
 from kvcalc.engines.base import Engine
 from kvcalc.engines.sweep import total_function
@@ -141,7 +141,7 @@ class _Question:
         if self.searched == SAMPLE:
             every = len(self.request.lengths)
             return Found(every) if fits(every) else largest(fits, ceiling=every)
-        return largest(fits, TOKEN_WINDOW if self.searched == TOKENS else BATCH_WINDOW)
+        return largest(fits, self.engine.dip(self.model, self.request) if self.searched == TOKENS else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +156,17 @@ def need_function(engine: Engine, model: Model, request: Request) -> Need:
     """Bytes that must be free for a batch and a length: what the engine holds, and what it insists on besides."""
     if engine.need is not None:
         return engine.need(model, request)
-    total = total_function(engine, model, request)
-    if engine.allocate(model, replace(request, batch_size=1, tokens=1)).held_bytes is None:
-        return total
+    if not _holds_more(engine, model, request):
+        return total_function(engine, model, request)
     return lambda batch_size, tokens: _held(engine.allocate(model, replace(request, batch_size=batch_size, tokens=tokens)))
+
+
+def _holds_more(engine: Engine, model: Model, request: Request) -> bool:
+    """Whether the engine's allocator keeps more than the arrays."""
+    try:
+        return engine.allocate(model, replace(request, batch_size=1, tokens=1, lengths=())).held_bytes is not None
+    except (EngineError, UsageError):
+        return True  # a single token may be refused where more are not
 
 
 def _held(tally: Tally) -> int:
@@ -192,7 +199,6 @@ def _check_options(engine: Engine, request: Request) -> None:
 
 def _answer(question: _Question, memory: Memory) -> _Answer:
     need, budget = question.need(), question.budget(memory)
-    least = need(1)
     refusals: dict[int, str] = {}
 
     def fits(value: int) -> bool:
@@ -201,9 +207,31 @@ def _answer(question: _Question, memory: Memory) -> _Answer:
         except EngineError as problem:
             refusals[value] = problem.what
             return False
+        except UsageError:
+            return True  # less than an option asks for (a prompt, say): too small a question, not too large a cache
 
     found = question.search(fits)
-    return _Answer(found, need(found.value) if found.value else least, budget, refusals.get(found.value + 1, ""))
+    if found.value and _answers(need, found.value):
+        return _Answer(found, need(found.value), budget, refusals.get(found.value + 1, ""))
+    return _Answer(Found(0), _least(need), budget, "")
+
+
+def _answers(need: Callable[[int], int], value: int) -> bool:
+    try:
+        need(value)
+    except UsageError:
+        return False
+    return True
+
+
+def _least(need: Callable[[int], int]) -> int:
+    """Bytes for the least that the engine takes: one, else the next power of two. Raises what it raises for one."""
+    for value in (2**power for power in range(1, 24)):
+        try:
+            return need(value // 2)
+        except (EngineError, UsageError):
+            continue
+    return need(1)
 
 
 def _explained(question: _Question, memory: Memory, answer: _Answer, changes: tuple[Change, ...]) -> Fit:
@@ -238,7 +266,7 @@ def _explained(question: _Question, memory: Memory, answer: _Answer, changes: tu
 def _tally(question: _Question, value: int) -> Tally | None:
     try:
         return question.engine.allocate(question.model, question.at(value))
-    except EngineError:
+    except (EngineError, UsageError):
         return None
 
 

@@ -161,12 +161,21 @@ def _origin(request: Request, option: str, default: str = "default") -> str:
     return f"-o {option}" if option in request.options else default
 
 
+def dip(_model: Model, request: Request) -> int:
+    """A quantised cache packs its residual when it is full; the first token after a prompt frees what a window cut off."""
+    if request.options.get("cache") == "quantized":
+        return 2 * max(int(request.options.get("residual-length", quantized.RESIDUAL_LENGTH)), quantized.GROUP_SIZE)
+    return 2 if "prompt-tokens" in request.options else 1
+
+
 ENGINE = Engine(
     name="transformers",
     version=NEWEST,
     source="transformers cache_utils.py and its model classes, 5.24.0 and 4.57.6",
     evidence="measured: every tensor of the returned cache, models built from their configs",
     allocate=allocate,
+    dip=dip,
+    levers=(("cache", "quantized"),),
     options=(
         Option("cache", "choice", "the cache class", "dynamic", CACHES),
         Option("max-cache-len", "count", "positions that a static cache is made for", "the tokens", minimum=1),

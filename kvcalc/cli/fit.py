@@ -1,0 +1,149 @@
+"""``kvcalc fit``: what fits beside the weights: how long, how many at once."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from kvcalc.cli.grouping import takes_groups
+from kvcalc.cli.model_args import Reference, load_reference, one_reference
+from kvcalc.cli.options import Naming, OneModel, OneSize, Room, Rules, Showing, Types
+from kvcalc.cli.output import show, write_json
+from kvcalc.cli.request_args import engine_and_request
+from kvcalc.core.model import Model, Request
+from kvcalc.engines.base import Engine
+from kvcalc.engines.fit import BATCH, BOTH, SAMPLE, TOKENS, Memory, fit, frontier
+from kvcalc.errors import ExitCode, UsageError
+from kvcalc.units import parse_bytes
+
+EXAMPLES = (
+    "kvcalc fit --preset llama-8b --memory 24GiB --weights 16GB",
+    "kvcalc fit qwen3-8b --gpu rtx-4090 --weights 16GB --tokens 32k",
+    "kvcalc fit gemma-3-27b --gpu h100 --weights 55GB --engine vllm --frontier",
+)
+_SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?|\.\d{1,9})(%?)", re.ASCII)
+
+
+@takes_groups
+def command(
+    one: OneModel,
+    naming: Naming,
+    room: Room,
+    size: OneSize,
+    types: Types,
+    rules: Rules,
+    showing: Showing,
+    pairs: Annotated[
+        bool, Option("--frontier", help="A table: the longest length for 1, 2, 4 … sequences.", rich_help_panel="Request")
+    ] = False,
+) -> int:
+    """What fits beside the weights: the largest length for a batch, or the largest batch for a length."""
+    engine, request = engine_and_request(types, rules, size)
+    reference = one_reference(naming, one.model)
+    model = load_reference(reference, naming)
+    memory = _memory(room, engine, model, reference, naming)
+    if pairs:
+        return _frontier(engine, model, request, memory, showing)
+    found = fit(engine, model, request, memory, _searched(size))
+    if showing.json:
+        from kvcalc.reports.fit_view import fit_document
+
+        write_json(fit_document(found))
+    else:
+        from kvcalc.reports.fit_view import fit_view
+
+        show(fit_view(found))
+    return ExitCode.OK if found.fits else ExitCode.NO
+
+
+def _searched(size: OneSize) -> str:
+    if size.lengths is not None:
+        return SAMPLE
+    if size.tokens is not None:
+        return BATCH if size.batch is None else BOTH
+    return TOKENS
+
+
+def _frontier(engine: Engine, model: Model, request: Request, memory: Memory, showing: Showing) -> int:
+    from kvcalc.reports.fit_view import frontier_document, frontier_view
+
+    if request.tokens is not None or request.lengths or "batch_size" in request.origins:
+        raise UsageError("--frontier looks for lengths and batches itself", fix="leave out --tokens, --batch and --lengths")
+    rows = frontier(engine, model, request, memory)
+    if showing.json:
+        write_json(frontier_document(engine, model, request, memory, rows))
+    else:
+        show(frontier_view(engine, model, request, memory, rows))
+    return ExitCode.OK if rows else ExitCode.NO
+
+
+def _memory(room: Room, engine: Engine, model: Model, reference: Reference, naming: Naming) -> Memory:
+    size, origin, whole_card = _device(room)
+    weights, weights_origin = _weights(room.weights, model, reference, naming)
+    share, share_origin = _utilization(room.utilization, engine, whole_card)
+    return Memory(
+        device_bytes=size,
+        weights=weights,
+        overhead=_bytes_or_zero(room.overhead),
+        utilization=share,
+        origin=origin,
+        weights_origin=weights_origin,
+        utilization_origin=share_origin,
+    )
+
+
+def _device(room: Room) -> tuple[int, str, bool]:
+    """Bytes, their origin, and whether a whole card is meant, of which an engine takes its share."""
+    given = [name for name in ("memory", "gpu", "device") if getattr(room, name) is not None]
+    if len(given) != 1:
+        raise UsageError(
+            "no memory is named" if not given else f"the memory is named {len(given)} times",
+            fix="give one of --memory 24GiB, --gpu h100, --device cuda:0",
+        )
+    if room.memory is not None:
+        return parse_bytes(room.memory), "flag --memory", False
+    if room.gpu is not None:
+        from kvcalc.core.gpus import find_gpu
+
+        card = find_gpu(room.gpu)
+        return card.bytes, f"{card.name}: {card.gib} GiB usable ({card.source})", True
+    from kvcalc.verify.device_memory import free_bytes
+
+    free, total = free_bytes(str(room.device))
+    return free, f"free on {room.device}, of {total:,} bytes", False
+
+
+def _weights(text: str | None, model: Model, reference: Reference, naming: Naming) -> tuple[int, str]:
+    if text is None:
+        return 0, "none given"
+    if text.strip().lower() != "auto":
+        return _bytes_or_zero(text), "flag --weights"
+    from kvcalc.readers import weights
+
+    if model.format == "gguf":
+        return weights.weights_of_gguf(model)
+    if reference.kind == "preset":
+        return weights.weights_of_preset(reference.value, naming.presets_dir)
+    if reference.kind == "hub":
+        return weights.weights_of_hub(reference.value, naming.revision)
+    if reference.kind == "config":
+        return weights.weights_of_folder(Path(reference.value))
+    raise UsageError("--weights auto needs a model with a file", fix="say it: --weights 16GB")
+
+
+def _bytes_or_zero(text: str | None) -> int:
+    return 0 if text is None or text.strip() == "0" else parse_bytes(text)
+
+
+def _utilization(text: str | None, engine: Engine, whole_card: bool) -> tuple[Fraction, str]:
+    if text is None:
+        return (Fraction(engine.share[0]), engine.share[1]) if whole_card else (Fraction(1), "")
+    match = _SHARE.fullmatch(text.strip())
+    share = Fraction(match.group(1)) / (100 if match.group(2) else 1) if match else Fraction(0)
+    if not 0 < share <= 1:
+        raise UsageError(f"--utilization {text[:40]!r} is no share", fix="write 0.92 or 92%")
+    return share, "flag --utilization"

@@ -1,0 +1,199 @@
+"""``fit``: the answer, what it rests on, what binds, and what would change it; as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kvcalc.core.model import Model, Request
+from kvcalc.engines.base import Engine
+from kvcalc.engines.fit import BATCH, BOTH, SAMPLE, TOKENS, Change, Fit, Memory, terms
+from kvcalc.reports.to_json import Document, document, engine_part, model_part, number
+from kvcalc.reports.to_table import plain_table
+from kvcalc.units import format_bytes
+
+MOST_TERMS = 4
+MOST_CHANGES = 6
+
+
+def fit_view(found: Fit) -> RenderableType:
+    """The whole answer."""
+    parts: list[RenderableType] = [_headline(found), ""]
+    parts += [_room_table(found.engine, found.memory, found.request, found.budget_bytes, found), ""]
+    parts += [_binding_line(found)]
+    parts += [Text.assemble((f"{label}: ", "bold"), text) for label, text in _remarks(found)]
+    if found.changes:
+        parts += ["", _changes_table(found.changes)]
+    return Group(*parts)
+
+
+def _headline(found: Fit) -> Text:
+    text = Text()
+    text.append(found.model.name, style="bold")
+    text.append(f"  under {found.engine.name} {found.engine.version} rules  ")
+    text.append(answer_words(found), style="bold green" if found.fits else "bold red")
+    return text
+
+
+def answer_words(found: Fit) -> str:
+    """The answer in one clause."""
+    tokens, batch = f"{found.tokens:,} tokens", _sequences(found.batch_size)
+    if not found.fits:
+        asked = {TOKENS: f"not one token for {batch}", BATCH: f"not one sequence of {tokens}"}.get(
+            found.searched, f"{batch} of {tokens} do not fit"
+        )
+        if found.searched == SAMPLE:
+            asked = f"not one of {_sequences(len(found.request.lengths))} fits"
+        return f"{asked}: {found.shortfall:,} bytes ({format_bytes(found.shortfall)}) are missing"
+    if found.searched == SAMPLE:
+        return f"the first {found.batch_size:,} of {_sequences(len(found.request.lengths))} fit at once"
+    if found.unbounded and found.searched == BATCH:
+        return f"any number of sequences of {tokens}"
+    if found.unbounded:
+        return f"any length for {batch}"
+    verb = "fits" if found.batch_size == 1 else "fit"
+    return f"{batch} of {tokens} {verb}" if found.searched == BOTH else f"at most {batch} of {tokens}"
+
+
+def _sequences(count: int) -> str:
+    return f"{count:,} sequence{'' if count == 1 else 's'}"
+
+
+def _room_table(engine: Engine, memory: Memory, request: Request, budget: int, found: Fit | None = None) -> Table:
+    ranks = engine.ranks(request) if engine.ranks else 1
+    table = plain_table("", "bytes", "", "", right=(1, 2))
+    table.show_header = False
+    table.add_row("memory", f"{memory.device_bytes:,}", format_bytes(memory.device_bytes), memory.origin)
+    if memory.utilization != 1:
+        share = f"{float(memory.utilization):g} of it"
+        rest = " that the weights leave" if engine.share_of_rest else ""
+        table.add_row("share", "", share, f"{memory.utilization_origin}{rest}")
+    if memory.weights:
+        of = f"; a rank of {ranks} holds its part" if ranks > 1 else ""
+        table.add_row("weights", f"{memory.weights:,}", format_bytes(memory.weights), memory.weights_origin + of)
+    if memory.overhead:
+        table.add_row("overhead", f"{memory.overhead:,}", format_bytes(memory.overhead), "flag --overhead")
+    table.add_row("for the cache", f"{budget:,}", format_bytes(budget), "of each rank" if ranks > 1 else "")
+    if found is not None:
+        _cache_rows(table, found)
+    return table
+
+
+def _cache_rows(table: Table, found: Fit) -> None:
+    add = table.add_row
+    add("taken" if found.fits else "the least", f"{found.total_bytes:,}", format_bytes(found.total_bytes), "")
+    if found.need_bytes > found.total_bytes:
+        more = found.need_bytes - found.total_bytes
+        add("held besides", f"{more:,}", format_bytes(more), "what the engine keeps, or wants free, beyond that")
+    if found.fits:
+        left = found.budget_bytes - found.need_bytes
+        add("left over", f"{left:,}", format_bytes(left), "")
+
+
+def _binding_line(found: Fit) -> Text:
+    sizes = terms(found.tally)
+    total = sum(sizes.values()) or 1
+    shares = [f"{name.replace('_', ' ')} {100 * size / total:.0f}%" for name, size in list(sizes.items())[:MOST_TERMS]]
+    text = Text.assemble(("bound by: ", "bold"), found.limit)
+    if shares:
+        text.append(f"; the cache is {', '.join(shares)}")
+    return text
+
+
+def _remarks(found: Fit) -> Iterable[tuple[str, str]]:
+    if found.gap is not None:
+        yield "note", f"its bytes do not only grow: {found.gap:,} does not fit, {found.tokens:,} does"
+    if not found.memory.weights:
+        yield "note", "no weights are counted: give --weights (a size, or auto)"
+    if found.memory.utilization == 1 and found.engine.share[0] != "1":
+        yield "note", f"{found.engine.name} takes {found.engine.share[0]} of a card ({found.engine.share[1]}): --utilization"
+    yield "not counted", "; ".join(item for item in found.engine.excluded if item != "weights")
+    for warning in found.warnings:
+        yield "warning", warning
+
+
+def _changes_table(changes: Iterable[Change]) -> RenderableType:
+    table = plain_table("what would change it", "to at most", "", right=(1,))
+    for change in list(changes)[:MOST_CHANGES]:
+        table.add_row(change.text, f"{change.value:,}", change.unit)
+    return table
+
+
+def fit_document(found: Fit) -> Document:
+    """The same as JSON."""
+    sample: Document = {"lengths": len(found.request.lengths)} if found.searched == SAMPLE else {}
+    return document(
+        "fit",
+        engine=engine_part(found.engine),
+        model=model_part(found.model),
+        searched=found.searched,
+        fits=found.fits,
+        tokens=found.tokens if found.fits or found.searched != TOKENS else 0,
+        batch_size=found.batch_size,
+        **sample,
+        **_memory_part(found.engine, found.memory, found.request, found.budget_bytes),
+        total_bytes=found.total_bytes,
+        needed_bytes=found.need_bytes,
+        shortfall_bytes=found.shortfall,
+        binding=found.binding,
+        limit=found.limit,
+        terms=terms(found.tally),
+        unbounded=found.unbounded,
+        gap=found.gap,
+        changes=[{"change": change.text, "value": change.value, "unit": change.unit} for change in found.changes],
+        excluded=list(found.engine.excluded),
+        warnings=list(found.warnings),
+    )
+
+
+def _memory_part(engine: Engine, memory: Memory, request: Request, budget: int) -> Document:
+    return {
+        "memory_bytes": memory.device_bytes,
+        "memory_origin": memory.origin,
+        "weights_bytes": memory.weights,
+        "weights_origin": memory.weights_origin,
+        "overhead_bytes": memory.overhead,
+        "utilization": number(memory.utilization),
+        "ranks": engine.ranks(request) if engine.ranks else 1,
+        "budget_bytes": budget,
+    }
+
+
+Rows = list[tuple[int, int, int]]
+
+
+def frontier_view(engine: Engine, model: Model, request: Request, memory: Memory, rows: Rows) -> RenderableType:
+    """Pairs of batch and length that just fit."""
+    head = Text.assemble((model.name, "bold"), f"  under {engine.name} {engine.version} rules")
+    table = plain_table("sequences", "tokens each", "tokens in all", "bytes", "", right=(0, 1, 2, 3, 4))
+    for batch, tokens, size in rows:
+        beyond = "*" if model.max_tokens is not None and tokens > model.max_tokens else ""
+        table.add_row(f"{batch:,}", f"{tokens:,}{beyond}", f"{batch * tokens:,}", f"{size:,}", format_bytes(size))
+    shown = table if rows else Text("not even one sequence of one token fits", style="bold red")
+    mark = [Text("* beyond the model's own maximum")] if any(_beyond(model, row) for row in rows) else []
+    return Group(head, "", _room_table(engine, memory, request, budget_of(engine, request, memory)), "", shown, *mark)
+
+
+def _beyond(model: Model, row: tuple[int, int, int]) -> bool:
+    return model.max_tokens is not None and row[1] > model.max_tokens
+
+
+def budget_of(engine: Engine, request: Request, memory: Memory) -> int:
+    """Of one rank."""
+    return memory.budget(engine.ranks(request) if engine.ranks else 1, of_rest=engine.share_of_rest)
+
+
+def frontier_document(engine: Engine, model: Model, request: Request, memory: Memory, rows: Rows) -> Document:
+    """The same as JSON."""
+    return document(
+        "fit",
+        engine=engine_part(engine),
+        model=model_part(model),
+        searched="frontier",
+        fits=bool(rows),
+        **_memory_part(engine, memory, request, budget_of(engine, request, memory)),
+        frontier=[{"batch_size": batch, "tokens": tokens, "needed_bytes": size} for batch, tokens, size in rows],
+    )

@@ -1,0 +1,131 @@
+"""The verb fit, as it is called: answers, exit codes, JSON, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvcalc.cli import main
+
+TOKEN = 2 * 28 * 8 * 128 * 2  # bytes a token of qwen3-0.6b in bfloat16
+EQUATION = ["--layers", "2", "--kv-heads", "2", "--head-dim", "4", "--dtype", "fp16"]  # 2 · 2 · 2 · 4 · 2 = 64 bytes a token
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
+    """Exit code and JSON of a call."""
+    code = main(["fit", *words, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_the_largest_length(capsys: pytest.CaptureFixture[str]) -> None:
+    """6,400 bytes hold 100 tokens of 64, 6,399 hold 99."""
+    for memory, tokens in (("6400", 100), ("6399", 99)):
+        code, found = answer(capsys, *EQUATION, "--memory", memory)
+        assert (code, found["fits"], found["tokens"], found["batch_size"]) == (0, True, tokens, 1)
+        assert (found["budget_bytes"], found["total_bytes"]) == (int(memory), tokens * 64)
+        assert (found["binding"], found["limit"]) == ("full_attention", "memory")
+
+
+def test_the_largest_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    """Sequences of 10 tokens take 640 bytes: 1,000 GB hold none but for whole ones."""
+    code, found = answer(capsys, *EQUATION, "--memory", "2000", "--tokens", "10")
+    assert (code, found["tokens"], found["batch_size"], found["total_bytes"]) == (0, 10, 3, 1920)
+
+
+def test_what_is_taken_off(capsys: pytest.CaptureFixture[str]) -> None:
+    """10,000 · 0.9 − 2,000 − 600 = 6,400."""
+    words = ["--memory", "10000", "--weights", "2000", "--overhead", "600", "--utilization", "90%"]
+    code, found = answer(capsys, *EQUATION, *words)
+    assert (code, found["budget_bytes"], found["tokens"], found["utilization"]) == (0, 6400, 100, 0.9)
+
+
+def test_a_no(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 1, and the bytes that are missing."""
+    code, found = answer(capsys, *EQUATION, "--memory", "63")
+    assert (code, found["fits"], found["tokens"], found["shortfall_bytes"]) == (1, False, 0, 1)
+    code, found = answer(capsys, *EQUATION, "--memory", "1279", "--tokens", "10", "--batch", "2")
+    assert (code, found["tokens"], found["batch_size"], found["shortfall_bytes"]) == (1, 10, 2, 1)
+
+
+def test_the_frontier(capsys: pytest.CaptureFixture[str]) -> None:
+    """6,400 bytes: 100 tokens, 2 · 50, 4 · 25, 8 · 12, 16 · 6, 32 · 3, 64 · 1."""
+    code, found = answer(capsys, *EQUATION, "--memory", "6400", "--frontier")
+    pairs = [(row["batch_size"], row["tokens"]) for row in found["frontier"]]
+    assert (code, pairs) == (0, [(1, 100), (2, 50), (4, 25), (8, 12), (16, 6), (32, 3), (64, 1)])
+    assert answer(capsys, *EQUATION, "--memory", "63", "--frontier")[0] == 1
+
+
+def test_a_sample(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A file of lengths: how many of the first fit at once."""
+    sample = tmp_path / "lengths.txt"
+    sample.write_text("10\n20\n30\n")
+    code, found = answer(capsys, *EQUATION, "--memory", str(59 * 64), "--lengths", str(sample))
+    assert (code, found["batch_size"], found["lengths"], found["tokens"]) == (0, 2, 3, 20)
+
+
+def test_a_card_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """79.11 GiB usable of an H100, of which vLLM takes 0.92 by its own default; --memory is taken as it is."""
+    usable = 7911 * 2**30 // 100
+    code, found = answer(capsys, "qwen3-0.6b", "--gpu", "NVIDIA H100 80GB", "--engine", "vllm", "--tokens", "1k")
+    assert (code, found["memory_bytes"], found["budget_bytes"]) == (0, usable, usable * 92 // 100)
+    _, found = answer(capsys, "qwen3-0.6b", "--memory", "1GiB", "--engine", "vllm")
+    assert found["budget_bytes"] == 2**30
+
+
+def test_weights_of_an_index(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """auto reads the safetensors index beside the config."""
+    config = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "hidden_size": 8, "torch_dtype": "float16"}))
+    words = ["--config", str(tmp_path), "--memory", "10000", "--weights", "auto"]
+    assert answer(capsys, *words)[0] == 3  # nothing there says how big they are
+    header = json.dumps({"__metadata__": {}, "a": {"dtype": "F16", "shape": [300], "data_offsets": [0, 600]}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    assert answer(capsys, *words)[1]["budget_bytes"] == 9400
+    (tmp_path / "model.safetensors.index.json").write_text('{"metadata": {"total_size": 3600}}')
+    code, found = answer(capsys, *words)
+    assert (code, found["weights_bytes"], found["tokens"]) == (0, 3600, 100)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--memory", "1GiB", "--gpu", "h100"], 2),
+        ([], 2),
+        (["--gpu", "a100"], 2),
+        (["--gpu", "nothing like it"], 2),
+        (["--memory", "1GiB", "--utilization", "1.2"], 2),
+        (["--memory", "1GiB", "--utilization", "nan"], 2),
+        (["--memory", "1GiB", "--frontier", "--tokens", "4k"], 2),
+        (["--memory", "1GiB", "--weights", "auto"], 2),
+        (["--memory", "1GiB", "--engine", "vllm", "-o", "available-bytes=1GiB"], 2),
+        (["--device", "cpu"], 5),
+    ],
+)
+def test_what_is_refused(capsys: pytest.CaptureFixture[str], words: list[str], code: int) -> None:
+    """One clear error each, with what to do."""
+    got, found = answer(capsys, *EQUATION, *words)
+    assert (got, bool(found["error"]["fix"])) == (code, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["llama-8b", "--memory", "24GiB", "--weights", "16GB"],
+        ["llama-8b", "--memory", "24GiB", "--weights", "16GB", "--tokens", "1m"],
+        ["llama-8b", "--memory", "24GiB", "--lengths", "512,8k,32k", "--engine", "static"],
+        ["qwen3-0.6b", "--gpu", "h100", "--engine", "vllm", "--frontier", "--tp", "2"],
+        ["mamba-130m", "--memory", "1GiB"],
+    ],
+)
+def test_people_get_a_page(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    """The answer first, then memory, what binds, what would change it; nothing on stderr."""
+    code = main(["fit", *words])
+    out, problems = capsys.readouterr()
+    assert code in (0, 1)
+    assert not problems
+    assert "rules" in out.splitlines()[0]
+    assert "for the cache" in out
