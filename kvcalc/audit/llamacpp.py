@@ -37,6 +37,7 @@ SETTINGS: Mapping[str, str] = {
 WORDS: Mapping[str, Mapping[str, str]] = {
     "flash_attn": {"0": "off", "1": "on", "disabled": "off", "enabled": "on", "auto": "auto"},
 }
+IK_WORDS = "c^KV"  # ik_llama.cpp's own line: a fork with other rules, of which the latent alone is told
 # A release that isn't named shows itself by the wording of its lines.
 WORDINGS: tuple[tuple[str, str], ...] = (("llama_kv_cache_unified", "b5640"), ("KV self size", "b4600"))
 
@@ -81,9 +82,11 @@ def _with_cells(statement: Statement, settings: Settings) -> Statement:
 
 
 def _from_settings(load: Load, model: Model, settings: Settings) -> list[Mapping[str, object]] | None:
-    """The engine's caches, or None where the log states too little, or the model's format isn't the engine's own."""
+    """The engine's caches, or None where the log states too little, or the engine knows no such model."""
     words = _options(load, settings)
-    if not any(word.startswith("ctx-size=") for word in words):
+    if any(IK_WORDS in statement.text for statement in load.statements) or not any(
+        word.startswith("ctx-size=") for word in words
+    ):
         return None
     try:
         engine = find_engine("llama.cpp")

@@ -7,9 +7,10 @@ from typing import Annotated
 
 from typer import Option
 
+from kvcalc.cli.drawing import check_targets, write_page, write_picture
 from kvcalc.cli.grouping import takes_groups
 from kvcalc.cli.model_args import load_many
-from kvcalc.cli.options import ManyModels, Naming, Rules, Showing, Types
+from kvcalc.cli.options import Drawing, Forcing, ManyModels, Naming, Rules, Showing, Types
 from kvcalc.cli.output import console, show, write_json
 from kvcalc.cli.request_args import engine_and_request
 from kvcalc.engines.base import DEFAULT_TOKENS
@@ -21,6 +22,7 @@ EXAMPLES = (
     "kvcalc compare llama-8b qwen3-8b gemma-3-27b",
     "kvcalc compare deepseek-v3 llama-3.1-70b --tokens 8k,32k,128k",
     "kvcalc compare gpt-oss-20b qwen3-8b --tokens 32k --batch 8 --json",
+    "kvcalc compare gemma-3-4b llama-8b qwen3.5-27b --tokens 32k --plot models.png --html models.html",
 )
 MAX_LENGTHS = 12
 
@@ -32,25 +34,41 @@ def command(
     types: Types,
     rules: Rules,
     showing: Showing,
+    drawing: Drawing,
+    forcing: Forcing,
     tokens: Annotated[str, Option("--tokens", "-t", help="One length or several: 8k,32k,128k.", rich_help_panel="Request")] = str(
         DEFAULT_TOKENS
     ),
     batch: Annotated[str, Option("--batch", "-b", help="B: sequences.", rich_help_panel="Request")] = "1",
 ) -> int:
     """Which model is cheap to serve at my lengths."""
+    check_targets(drawing, forcing.force)
     lengths = [value for value, _ in zip(parse_counts(tokens), range(MAX_LENGTHS + 1), strict=False)]
     if len(lengths) > MAX_LENGTHS:
         raise UsageError(f"--tokens names over {MAX_LENGTHS} lengths", fix="kvcalc sweep prints longer tables")
     engine, request = engine_and_request(types, rules)
     asked = replace(request, batch_size=parse_count(batch, "a value of --batch"))
-    rows = [[estimate(model, asked.at(length), engine) for length in lengths] for model in load_many(naming, many.models)]
+    models = load_many(naming, many.models)
+    rows = [[estimate(model, asked.at(length), engine) for length in lengths] for model in models]
     if showing.json:
         from kvcalc.reports.to_json import compare_document
 
         write_json(compare_document(rows))
     else:
         _show(rows)
+    _draw(rows, drawing, forcing.force)
     return 0
+
+
+def _draw(rows: list[list[Estimate]], drawing: Drawing, force: bool) -> None:
+    if drawing.plot is not None:
+        from kvcalc.reports.pictures import compare_chart
+
+        write_picture(compare_chart(rows), drawing, force)
+    if drawing.html is not None:
+        from kvcalc.reports.html import page
+
+        write_page(page([row[-1] for row in rows], sorted({found.tokens for found in rows[0]})), drawing, force)
 
 
 def _show(rows: list[list[Estimate]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvcalc.cli.grouping import takes_groups
 from kvcalc.cli.model_args import load
-from kvcalc.cli.options import Naming, OneModel, OneSize, Rules, Showing, Types
+from kvcalc.cli.options import Forcing, Naming, OneModel, OneSize, Paging, Rules, Showing, Types
 from kvcalc.cli.output import show, write_json
 from kvcalc.cli.request_args import engine_and_request
 from kvcalc.engines.estimate import estimate
@@ -12,14 +12,28 @@ from kvcalc.errors import ExitCode
 
 EXAMPLES = (
     "kvcalc estimate --preset llama-8b",
+    "kvcalc estimate gemma-3-4b --tokens 32k --html cache.html",
     "kvcalc estimate gemma-3-27b --tokens 32k --batch 4 --dtype fp8",
     "kvcalc estimate --layers 2 --kv-heads 2 --head-dim 4 --batch 1 --tokens 10 --dtype fp16",
 )
 
 
 @takes_groups
-def command(one: OneModel, naming: Naming, size: OneSize, types: Types, rules: Rules, showing: Showing) -> int:
+def command(
+    one: OneModel,
+    naming: Naming,
+    size: OneSize,
+    types: Types,
+    rules: Rules,
+    showing: Showing,
+    paging: Paging,
+    forcing: Forcing,
+) -> int:
     """How big is this cache, term by term."""
+    if paging.html is not None:
+        from kvcalc.cli.drawing import check_targets
+
+        check_targets(paging, forcing.force)
     engine, request = engine_and_request(types, rules, size)
     found = estimate(load(naming, one.model), request, engine)
     if showing.json:
@@ -30,4 +44,9 @@ def command(one: OneModel, naming: Naming, size: OneSize, types: Types, rules: R
         from kvcalc.reports.to_table import estimate_view
 
         show(estimate_view(found))
+    if paging.html is not None:
+        from kvcalc.cli.drawing import write_page
+        from kvcalc.reports.html import page
+
+        write_page(page([found]), paging, forcing.force)
     return ExitCode.OK if found.tally.fits else ExitCode.NO

@@ -166,8 +166,26 @@ class Showing(Group):
     debug: Annotated[bool, _output("--debug", text="Show the traceback of an error.")] = False
 
 
-class Writing(Group):
+class Paging(Group):
+    """A page beside the answer."""
+
+    html: Annotated[Path | None, _output("--html", text="Write a page with tables, charts and sliders: FILE.html.")] = None
+
+
+class Drawing(Paging):
+    """A picture too."""
+
+    plot: Annotated[Path | None, _output("--plot", text="Draw it too: FILE.png or FILE.svg.")] = None
+    dark: Annotated[bool, _output("--dark", text="With --plot: on a dark ground.")] = False
+
+
+class Forcing(Group):
+    """Whether files may be replaced."""
+
+    force: Annotated[bool, _output("--force", text="Overwrite files that are there.")] = False
+
+
+class Writing(Forcing):
     """Where a table goes."""
 
     output: Annotated[Path | None, _output("--output", text="Write to this file instead of stdout.")] = None
-    force: Annotated[bool, _output("--force", text="Overwrite files that are there.")] = False

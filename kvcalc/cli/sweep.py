@@ -13,11 +13,13 @@ from typing import Annotated, TextIO
 from typer import Option
 
 from kvcalc.cli import progress
+from kvcalc.cli.drawing import check_targets, write_page, write_picture
 from kvcalc.cli.grouping import takes_groups
 from kvcalc.cli.model_args import DEFAULT_PRESET, load_many, references
-from kvcalc.cli.options import ManyModels, Naming, Rules, Showing, Types, Writing
+from kvcalc.cli.options import Drawing, ManyModels, Naming, Rules, Showing, Types, Writing
 from kvcalc.cli.output import console, warn
 from kvcalc.cli.request_args import MAX_AXIS, engine_and_request, type_axis
+from kvcalc.engines.estimate import Estimate, estimate
 from kvcalc.engines.sweep import Cell, Grid, cells, size_of
 from kvcalc.errors import UsageError
 from kvcalc.units import parse_bytes, parse_counts
@@ -26,6 +28,7 @@ EXAMPLES = (
     "kvcalc sweep --tokens 1k..32k",
     "kvcalc sweep gemma-3-27b llama-8b --tokens 8k,32k,128k --dtype bf16,q8_0 --memory 24GiB",
     "kvcalc sweep qwen3-8b --tokens 1k..128k:1k --batch 1,8,32 --format csv",
+    "kvcalc sweep gemma-3-4b --tokens 4k..128k:4k --memory 2GiB --plot gemma.svg",
 )
 DEFAULT_TOKENS = "1k..32k"
 
@@ -47,6 +50,7 @@ def command(
     rules: Rules,
     showing: Showing,
     writing: Writing,
+    drawing: Drawing,
     tokens: Annotated[
         str, Option("--tokens", "-t", help="1k..32k doubles, 1k..32k:4k steps, 1k,3000,32k lists.", rich_help_panel="Request")
     ] = DEFAULT_TOKENS,
@@ -57,6 +61,7 @@ def command(
     form: Annotated[Format, Option("--format", "-f", help="How the rows are written.", rich_help_panel="Output")] = Format.table,
 ) -> int:
     """A table over lengths, and batches, types and models."""
+    check_targets(drawing, writing.force)
     budget = parse_bytes(memory) if memory is not None else None
     grid = replace(_grid(many, naming, types, rules, tokens, batch), memory=budget)
     found = _checked(cells(grid))
@@ -64,7 +69,32 @@ def command(
         found = progress.tracked(found, size_of(grid), "cells")
     with _stream(writing) as stream:
         _write(Format.json if showing.json else form, grid, found, stream)
+    _draw(grid, drawing, writing.force)
     return 0
+
+
+def _draw(grid: Grid, drawing: Drawing, force: bool) -> None:
+    """The cells are counted once more: a table of millions is never held."""
+    if drawing.plot is not None:
+        from kvcalc.reports.pictures import sweep_chart
+
+        write_picture(sweep_chart(grid, cells(grid)), drawing, force)
+    if drawing.html is not None:
+        from kvcalc.reports.html import page
+
+        write_page(page(*_page_parts(grid), budget=grid.memory), drawing, force)
+
+
+def _page_parts(grid: Grid) -> tuple[list[Estimate], list[int]]:
+    """Each model under each type, at the first length and batch; and the lengths."""
+    lengths = [tokens for tokens, _ in zip(grid.lengths(), range(MAX_AXIS), strict=False)]
+    asked = replace(grid.request, tokens=lengths[0], batch_size=grid.batches[0])
+    found = [
+        estimate(model, replace(asked, k_dtype=k_dtype, v_dtype=v_dtype), grid.engine)
+        for model in grid.models
+        for k_dtype, v_dtype in grid.types
+    ]
+    return found, lengths
 
 
 def _grid(many: ManyModels, naming: Naming, types: Types, rules: Rules, tokens: str, batch: str) -> Grid:
