@@ -59,7 +59,7 @@ def parse_object(text: str, where: str, error: type[InputError] = ConfigError) -
         ) from None
     if not isinstance(value, dict):
         raise error(f"an object is expected, not {_json_name(value)}", where, "take the model's config.json")
-    if _too_deep(value):
+    if too_deep(value):
         raise error(f"the JSON is nested deeper than {MAX_DEPTH}", where, "take the published file")
     return value
 
@@ -70,7 +70,8 @@ def _json_name(value: object) -> str:
     return "null" if value is None else f"a bare {type(value).__name__}"
 
 
-def _too_deep(value: object) -> bool:
+def too_deep(value: object) -> bool:
+    """Whether objects and lists stand in each other more than MAX_DEPTH times."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [child for item in level for child in _children(item)]

@@ -16,7 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from kvcalc.architectures.aliases import NESTED_KEYS
 from kvcalc.architectures.lookup import config_keys
 from kvcalc.errors import PresetError
+from kvcalc.readers.files import too_deep
 
+_TOO_LARGE = 2**64
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,80}$")]
 Text = Annotated[str, StringConstraints(max_length=2000)]
 
@@ -60,6 +62,7 @@ def validate(value: object, path: Path) -> Preset:
         raise PresetError(f"{key}: {first['msg'].lower()}", f"{path}: {key}", "compare it with a shipped preset") from None
     if preset.name != path.stem:
         raise PresetError(f"name is {preset.name!r}, the file is called {path.name!r}", f"{path}: name", "make them equal")
+    _check_values(preset.config, path)
     _check_keys(preset.config, path)
     return preset
 
@@ -71,6 +74,27 @@ def _check_keys(config: Mapping[str, object], path: Path) -> None:
             near = get_close_matches(key, known, n=3, cutoff=0.6)
             hint = f"did you mean {', '.join(near)}?" if near else "leave out keys that can't change the cache"
             raise PresetError(f"{where} is not a key that can change a cache", f"{path}: {where}", hint)
+
+
+def _check_values(config: Mapping[str, object], path: Path) -> None:
+    """Only what a config.json could hold: YAML knows dates, sets and bytes, and integers without an end."""
+    for key, value in config.items():
+        if too_deep(value):
+            raise PresetError(f"config.{key} is nested too deep", f"{path}: config.{key}", "write it as config.json has it")
+        if not _plain(value):
+            raise PresetError(
+                f"config.{key} has a value that no config.json can have",
+                f"{path}: config.{key}",
+                "write it as config.json has it",
+            )
+
+
+def _plain(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _plain(item) for key, item in value.items())
+    if isinstance(value, list):
+        return all(map(_plain, value))
+    return value is None or isinstance(value, str | float) or (isinstance(value, int) and abs(value) < _TOO_LARGE)
 
 
 def _keys(config: Mapping[str, object], path: str) -> Iterator[tuple[str, str]]:

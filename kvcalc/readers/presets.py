@@ -23,7 +23,7 @@ from kvcalc.readers.hf_config import model_of
 if TYPE_CHECKING:
     from kvcalc.readers.preset_schema import Preset
 
-MAX_PRESET_BYTES = 256 * 1024
+MAX_PRESET_BYTES = 64 * 1024  # the largest shipped one has 35 KiB
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,80}", re.ASCII)
 
 
@@ -80,15 +80,15 @@ def find_preset(name: str, extra: Path | None = None) -> Path:
 
     ``qwen3:8b``, ``Qwen3_8B`` and ``Qwen/Qwen3-8B`` are ways of writing ``qwen3-8b``.
     """
-    key = folded(name.rsplit("/", 1)[-1])
+    key = folded(name)
     if _NAME.fullmatch(key):
-        for folder in folders(extra):
-            path = folder / f"{key}.yaml"
-            if path.is_file():
-                return path
-        aliased = next((path for path in preset_paths(extra) if key in aliases_of(path)), None)
-        if aliased is not None:
-            return aliased
+        exact = name.strip().lower()
+        spellings = dict.fromkeys((exact, key) if _NAME.fullmatch(exact) else (key,))
+        paths = (folder / f"{word}.yaml" for word in spellings for folder in folders(extra))
+        found = next((path for path in paths if path.is_file()), None)
+        found = found or next((path for path in preset_paths(extra) if key in aliases_of(path)), None)
+        if found is not None:
+            return found
     names = [word for path in preset_paths(extra) for word in (path.stem, *aliases_of(path))]
     near = get_close_matches(key[:80], names, n=4, cutoff=0.4)
     hint = f"did you mean {', '.join(near)}?" if near else "kvcalc presets lists them"
@@ -96,8 +96,10 @@ def find_preset(name: str, extra: Path | None = None) -> Path:
 
 
 def folded(name: str) -> str:
-    """One spelling for the ways in which people separate a name's parts."""
-    return name.strip().lower().replace(":", "-").replace("_", "-")
+    """One spelling for the ways in which people separate a name's parts; ORG/ before it is left out."""
+    org, slash, rest = name.strip().partition("/")
+    bare = rest if slash and org[:1].isalnum() else name.strip()
+    return bare.lower().replace(":", "-").replace("_", "-")
 
 
 _ALIASES = re.compile(r"^aliases:[ \t]*\[([^\]]*)\]", re.MULTILINE)

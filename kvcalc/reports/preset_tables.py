@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from kvcalc.reports.to_json import Document, document
+from kvcalc.reports.to_json import Document, document, plain
 from kvcalc.reports.to_table import plain_table
 
 if TYPE_CHECKING:
@@ -48,4 +48,4 @@ def preset_view(preset: Preset) -> RenderableType:
 
 def presets_document(presets: Sequence[Preset]) -> Document:
     """Presets as JSON."""
-    return document("presets", presets=[preset.model_dump(mode="json") for preset in presets])
+    return document("presets", presets=[plain(preset.model_dump()) for preset in presets])
