@@ -14,7 +14,7 @@ from kvcalc.architectures import hybrids, parts, patterns, rules
 from kvcalc.architectures.base import Rule
 from kvcalc.architectures.patterns import FULL, LINEAR, SLIDING
 from kvcalc.core.fields import MAX_LAYERS, Field, Fields
-from kvcalc.core.layers import FullAttention, Indexer, LatentAttention, Layer, NoCache, SlidingAttention
+from kvcalc.core.layers import FullAttention, Indexer, LatentAttention, Layer, NoCache, Shared, SlidingAttention
 from kvcalc.errors import ArchitectureError, ConfigError
 
 # neutral name → the key after the architecture's name
@@ -86,6 +86,10 @@ def _gated_attention(fields: Fields, index: int) -> Layer:
 def _sees_everything(fields: Fields) -> tuple[Layer, ...]:
     """Encoders and diffusion models see the whole text at each step, and keep nothing of it."""
     return ((NoCache("sees the whole text at each step"),),) * rules.depth(fields)
+
+
+def _shares_everything(fields: Fields) -> tuple[Layer, ...]:
+    return ((Shared(),),) * rules.depth(fields)
 
 
 def _maybe_latent(fields: Fields, index: int) -> Layer:
@@ -188,6 +192,8 @@ GGUF_ROWS: dict[str, Row] = {
     "lfm2moe": _CONV,
     **dict.fromkeys(("kimi-linear", "kimi-k3", "bailingmoe3"), _KIMI),
     "glm5-next": replace(_KIMI, rule=_pooled_latent),
+    # it reads the cache of the model that it drafts for
+    "gemma4-assistant": Row(_shares_everything),
     # an encoder's keys beside the decoder's own
     "t5": Row(rules.encoder_decoder),
 }
@@ -197,7 +203,7 @@ def find_row(arch: str, where: str = "") -> Row:
     """The row of an architecture name. Raises ArchitectureError."""
     if arch in GGUF_ROWS:
         return GGUF_ROWS[arch]
-    reasons = {"clip": "it is a vision projector, without a language model", "gemma4-assistant": "it reads its target's cache"}
+    reasons = {"clip": "it is a vision projector, without a language model"}
     raise ArchitectureError(
         f"the GGUF architecture {arch[:60]!r} is not known{': ' + reasons[arch] if arch in reasons else ''}",
         where,

@@ -82,7 +82,7 @@ def check(settings: Settings, hparams: Hparams, release: Release) -> None:
         raise EngineError(
             f"llama.cpp refuses {settings.parallel:,} sequences: {release.max_sequences} is the most", fix="lower parallel"
         )
-    _check_draft(hparams)
+    _check_draft(hparams, settings)
     _check_reuse(hparams)
 
 
@@ -110,11 +110,12 @@ def _check_types(settings: Settings, hparams: Hparams, release: Release) -> None
                 )
 
 
-def _check_draft(hparams: Hparams) -> None:
-    if hparams.arch.beside == "always":
+def _check_draft(hparams: Hparams, settings: Settings) -> None:
+    if not hparams.alone and not settings.beside_target:
+        reads = "it reads the cache" if hparams.arch.beside == "always" else "it takes the embeddings"
         raise EngineError(
-            f"llama.cpp makes no context for {hparams.name} alone: it reads the cache of the model that it drafts for",
-            fix="ask for that model; the draft adds no cache of its own",
+            f"llama.cpp makes no context for this {hparams.name} file alone: {reads} of the model that it drafts for",
+            fix="-o beside-target counts what it adds beside that model",
         )
 
 
@@ -188,7 +189,7 @@ def _warnings(settings: Settings, context: Context, hparams: Hparams) -> list[st
         )
     if settings.snapshots and not hparams.arch.rollback:
         found.append(f"{hparams.name} keeps no snapshots: n-rs-seq is ignored")
-    if hparams.arch.beside and hparams.arch.beside != "always":
+    if hparams.arch.beside == "without embeddings" and hparams.alone and not settings.beside_target:
         found.append("a draft model: where its file lacks embeddings the engine makes this context only beside its target's")
     return found
 
@@ -201,7 +202,8 @@ def _converted(model: Model) -> tuple[str, ...]:
 
 def _notes(settings: Settings, hparams: Hparams, memory: Memory) -> tuple[str, ...]:
     if hparams.arch.memory == "none":
-        return ("llama.cpp keeps no cache for this architecture: it sees the whole text at each step",)
+        why = "it reads its target's" if hparams.arch.beside else "it sees the whole text at each step"
+        return (f"llama.cpp keeps no cache for this architecture: {why}",)
     widest = max((row.values or 0 for cache in memory.caches for row in cache.rows), default=0)
     if settings.flash_attn == "off" and any(hparams.row_v(row.layer) < widest for cache in memory.caches for row in cache.rows):
         return (f"without flash attention every layer's values are stored as wide as the widest layer's ({widest} elements)",)

@@ -99,7 +99,7 @@ ARCHES: dict[str, Arch] = {
     "gemma3": Arch(window=Window(6, 0)),
     "gemma3n": Arch(window=Window(5, None), kv_layers=20),
     "gemma4": Arch(window=Window(None, None), shares_kv=True, needs=("attention.key_length_swa", "attention.value_length_swa")),
-    "gemma4-assistant": Arch(window=Window(None, None), beside="always"),
+    "gemma4-assistant": Arch(memory="none", beside="always"),
     "gpt-oss": Arch(window=Window(2, None)),
     "cohere2": Arch(window=Window(4, None)),
     "cohere2moe": Arch(window=Window(4, None, dense_first=True)),

@@ -44,6 +44,7 @@ class Hparams:
     dense_lead: int = 0
     compress: tuple[int, ...] = ()
     hyper_connections: int = 0
+    alone: bool = True  # a draft without embeddings of its own makes no context but beside its target's
 
     @property
     def trunk(self) -> int:
@@ -115,6 +116,7 @@ def _base(keys: Keys, arch: Arch) -> Hparams:
         recurrent=(arch.recurrent == "all",) * layers,
         kv_layers=arch.kv_layers or None,
         dense_lead=keys.number("leading_dense_block_count", 0) if arch.memory == "msa" else 0,
+        alone=_alone(keys, arch),
         hyper_connections=keys.number("hyper_connection.count", 0) if arch.memory == "draft_flash" else 0,
     )
 
@@ -133,6 +135,13 @@ def _latent(keys: Keys, arch: Arch) -> bool:
     default = 0 if arch.mla == "optional" else None
     widths = keys.number("attention.key_length_mla", default), keys.number("attention.value_length_mla", default)
     return widths[0] != 0 and widths[1] != 0
+
+
+def _alone(keys: Keys, arch: Arch) -> bool:
+    if not arch.beside:
+        return True
+    lacking = [keys.has_tensor(name) is False for name in ("token_embd.weight", "output.weight")]
+    return arch.beside != "always" and not any(lacking)
 
 
 def _nextn(keys: Keys, layers: int, nextn: int) -> int:

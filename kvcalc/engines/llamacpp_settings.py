@@ -43,6 +43,9 @@ OPTIONS = (
         "default",
         ("default", "mtp"),
     ),
+    Option(
+        "beside-target", "bool", "a draft model that runs beside its target: its own cache, though it can't run alone", "false"
+    ),
     Option("defaults", "choice", "whose defaults stand where nothing is said", "server", ("server", "library")),
     Option("release", "text", f"whose rules: {', '.join(RELEASES)}", "0.5.0-dev"),
 )
@@ -63,6 +66,7 @@ class Settings:
     flash_attn: str
     snapshots: int
     mtp: bool
+    beside_target: bool
     origins: Mapping[str, str]
 
 
@@ -116,6 +120,7 @@ def settings_of(request: Request, hparams: Hparams, release: Release) -> Setting
         flash_attn=_flash(choices, hparams),
         snapshots=choices.number("n-rs-seq", 0),
         mtp=choices.pick("context-type", "default") == "mtp",
+        beside_target=bool(choices.pick("beside-target", False)),
         origins=choices.origins,
     )
 

@@ -253,7 +253,7 @@ def test_each_name_of_the_engine_has_a_rule_or_a_reason() -> None:
     assert len(ARCHES) == 151
     assert set(UNUSABLE) == {"clip", "gptj"}
     assert not set(ARCHES) & set(UNUSABLE)
-    assert set(ARCHES) - set(GGUF_ROWS) == {"gemma4-assistant"}
+    assert set(ARCHES) == set(GGUF_ROWS)
 
 
 def test_an_architecture_unknown_to_a_release_is_refused_by_name() -> None:
@@ -317,8 +317,21 @@ def test_drafts_of_deepseek4_count_only_where_their_tensors_are() -> None:
 def test_a_draft_that_reads_its_targets_cache_has_none() -> None:
     metadata = {**SAMPLE["models"]["gemma-4-e2b"]}
     renamed = {key.replace("gemma4.", "gemma4-assistant."): value for key, value in metadata.items()}
-    with pytest.raises(KvcalcError, match="cache"):
-        ENGINE.allocate(model({**renamed, "general.architecture": "gemma4-assistant"}), asked(tokens=256))
+    draft = model({**renamed, "general.architecture": "gemma4-assistant"})
+    with pytest.raises(EngineError, match="reads the cache of the model that it drafts for"):
+        ENGINE.allocate(draft, asked(tokens=256))
+    assert total(draft, asked(tokens=256, beside_target=True)) == 0
+
+
+@pytest.mark.parametrize("missing", ["token_embd.weight", "output.weight"])
+def test_a_draft_without_embeddings_runs_beside_its_target_alone(missing: str) -> None:
+    metadata = {key.replace("llama.", "eagle3."): value for key, value in llama().metadata.items()}
+    metadata["general.architecture"] = "eagle3"
+    tensors = tuple(TensorInfo(name, (4096, 256), 1, 0) for name in ("token_embd.weight", "output.weight") if name != missing)
+    with pytest.raises(EngineError, match="takes the embeddings"):
+        ENGINE.allocate(model(metadata, tensors), asked(tokens=256))
+    assert total(model(metadata, tensors), asked(tokens=256, beside_target=True)) == 256 * CELL
+    assert total(model(metadata), asked(tokens=256)) == 256 * CELL  # nothing is known of its tensors
 
 
 # Laws
