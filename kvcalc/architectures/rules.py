@@ -188,47 +188,50 @@ def indexer_owners(fields: Fields, num_layers: int) -> list[bool]:
     return ([word in ("full", "F") for word in named] + scheduled[len(named) :])[:num_layers]
 
 
-_COMPRESS_RATIOS = {
-    "sliding_attention": 0,
-    "compressed_sparse_attention": 4,
-    "heavily_compressed_attention": 128,
-}
+_SPARSE, _HEAVY, _WINDOW = "compressed_sparse_attention", "heavily_compressed_attention", "sliding_attention"
+_COMPRESS_KINDS = {0: _WINDOW, 4: _SPARSE, 128: _HEAVY}
 
 
 def compressed(fields: Fields) -> tuple[Layer, ...]:
     """DeepSeek V4: ``compress_ratios`` a layer (entries beyond the depth are draft layers), or named layer types."""
-    return tuple(compressed_layer(fields, ratio) for ratio in compress_ratios(fields)[: depth(fields)])
+    rates = compress_rates(fields)
+    return tuple(compressed_layer(fields, kind, rates[kind]) for kind in compress_kinds(fields)[: depth(fields)])
 
 
-def compress_ratios(fields: Fields) -> list[int]:
-    """0, 4 or 128 for every layer. Raises ConfigError, ArchitectureError."""
-    num_layers = depth(fields)
-    words = fields.texts("layer_types")
-    if words is not None:
-        rates = {
-            **_COMPRESS_RATIOS,
-            **{key: fields.mapping("compress_rates").int(key) for key in fields.mapping("compress_rates")},
-        }
-        unknown = next((word for word in words if word not in rates), None)
-        if unknown is not None:
-            raise ArchitectureError(
-                f"layer_types: {unknown[:40]!r} is not known", fields.at("layer_types"), f"known: {', '.join(rates)}"
-            )
-        ratios = [rates[word] for word in words]
-    else:
-        # The class's own pattern: two layers at 128, then 4 and 128 in turn.
-        ratios = fields.ints("compress_ratios") or [128 if index < 2 or index % 2 else 4 for index in range(num_layers)]
-    if len(ratios) < num_layers:
-        raise ConfigError(f"compress_ratios has {len(ratios)} entries for {num_layers} layers", fields.at("compress_ratios"))
-    return ratios
+def compress_rates(fields: Fields) -> dict[str, int]:
+    """Positions a compressed row stands for, by kind of layer."""
+    own = fields.mapping("compress_rates")
+    return {
+        _WINDOW: 0,
+        _SPARSE: fields.int("compress_rate_csa", own.int(_SPARSE, 4)),
+        _HEAVY: fields.int("compress_rate_hca", own.int(_HEAVY, 128)),
+    }
 
 
-def compressed_layer(fields: Fields, ratio: int) -> Layer:
-    """One layer of a ratio. Its float32 buffers hold keys and scores of (1 + overlap)·ratio rows; ratio 4 overlaps."""
+def compress_kinds(fields: Fields) -> list[str]:
+    """The kind of every layer. Raises ConfigError, ArchitectureError."""
+    num_layers, name = depth(fields), "layer_types"
+    kinds = fields.texts(name)
+    ratios = fields.ints("compress_ratios")
+    if kinds is None and ratios is not None:
+        name, kinds = "compress_ratios", [_COMPRESS_KINDS.get(ratio, str(ratio)) for ratio in ratios]
+    if kinds is None:  # the class's own pattern: two heavy layers, then heavy and sparse in turn
+        kinds = [_SPARSE if index > 1 and index % 2 else _HEAVY for index in range(num_layers)]
+    unknown = next((kind for kind in kinds if kind not in _COMPRESS_KINDS.values()), None)
+    if unknown is not None:
+        known = ", ".join(_COMPRESS_KINDS.values() if name == "layer_types" else map(str, _COMPRESS_KINDS))
+        raise ArchitectureError(f"{name}: {unknown[:40]!r} is not known", fields.at(name), f"known: {known}")
+    if len(kinds) < num_layers:
+        raise ConfigError(f"{name} has {len(kinds)} entries for {num_layers} layers", fields.at(name))
+    return kinds
+
+
+def compressed_layer(fields: Fields, kind: str, ratio: int) -> Layer:
+    """One layer. Its float32 buffers hold keys and scores of (1 + overlap)·ratio rows; sparse layers overlap."""
     width, window, heads = fields.int("head_dim", 512), fields.int("sliding_window", 128), parts.known_heads(fields)
-    if not ratio:
+    if kind == _WINDOW:
         return (CompressedAttention(width, window, num_heads=heads),)
-    if ratio != _COMPRESS_RATIOS["compressed_sparse_attention"]:
+    if kind == _HEAVY:
         return (CompressedAttention(width, window, ratio, 0, 2 * ratio * width, heads),)
     index_width = fields.int("index_head_dim", 128)
     # 2 arrays of 2·ratio rows, each row twice as wide: its own half and the half that overlaps the next group
