@@ -42,6 +42,7 @@ READINGS: dict[str, Reading] = {
     **dict.fromkeys(("mimo_v2", "mimo_v2_flash"), Reading(own_windows=True, sinks=True)),
     **dict.fromkeys(("step3p5", "step3p7", "step3p7_text"), Reading(own_windows=True)),
     "gpt_oss": Reading(sinks=True, kv_heads_must_split=True),
+    **dict.fromkeys(("granite_swa", "granitemoe_swa"), Reading(sinks=True)),
     "minicpm3": Reading(expands_latent=True),
     "bloom": Reading(alibi="always"),
     **dict.fromkeys(("falcon", "RefinedWeb", "RefinedWebModel"), Reading(alibi="alibi")),
@@ -91,6 +92,31 @@ LAST_SERVED: dict[str, str] = {
     "StableLMEpochForCausalLM": "0.28.0",
     "TeleChatForCausalLM": "0.25.0",
     "XverseForCausalLM": "0.23.0",
+}
+
+# The class of a model type, where the file itself (a preset, say) names none.
+CLASS_OF_TYPE: dict[str, str] = {
+    "arctic": "ArcticForCausalLM",
+    "baichuan": "BaichuanForCausalLM",
+    "bamba": "BambaForCausalLM",
+    "chameleon": "ChameleonForConditionalGeneration",
+    "dots1": "Dots1ForCausalLM",
+    "fuyu": "FuyuForCausalLM",
+    "grok-1": "Grok1ForCausalLM",
+    "internlm": "InternLMForCausalLM",
+    "minimax": "MiniMaxForCausalLM",
+    "minimax_m1": "MiniMaxM1ForCausalLM",
+    "minimax_text_01": "MiniMaxText01ForCausalLM",
+    "mllama": "MllamaForConditionalGeneration",
+    "mllama_text_model": "MllamaForConditionalGeneration",
+    "mpt": "MPTForCausalLM",
+    "persimmon": "PersimmonForCausalLM",
+    "phi3small": "Phi3SmallForCausalLM",
+    "phi4_multimodal": "Phi4MultimodalForCausalLM",
+    "phi4flash": "Phi4FlashForCausalLM",
+    "plamo2": "Plamo2ForCausalLM",
+    "qwen": "QWenLMHeadModel",
+    "xverse": "XverseForCausalLM",
 }
 
 

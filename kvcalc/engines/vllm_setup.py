@@ -14,7 +14,7 @@ from kvcalc.engines.vllm_backends import SM100
 from kvcalc.engines.vllm_blocks import Blocks, settle, spec_of
 from kvcalc.engines.vllm_layers import Cache, caches_of, layers_as_read, make_context
 from kvcalc.engines.vllm_lengths import fitted_from, longest_length
-from kvcalc.engines.vllm_models import FP8_BY_DEFAULT_ON_SM100, LAST_SERVED, reading_of
+from kvcalc.engines.vllm_models import CLASS_OF_TYPE, FP8_BY_DEFAULT_ON_SM100, LAST_SERVED, reading_of
 from kvcalc.engines.vllm_options import Settings, default_batched, settings_of
 from kvcalc.engines.vllm_plan import Plan, make_plan
 from kvcalc.engines.vllm_specs import SLIDING, SLIDING_MLA, Load, Spec
@@ -60,7 +60,9 @@ def set_up(model: Model, request: Request) -> Setup:
 
 def _check_served(model: Model) -> None:
     names = model.metadata.get("architectures")
-    for name in names if isinstance(names, list) else ():
+    if not isinstance(names, list):
+        names = [CLASS_OF_TYPE.get(model.model_type, "")]
+    for name in names:
         if isinstance(name, str) and name in LAST_SERVED:
             raise EngineError(
                 f"vLLM {VERSION} does not serve {name}; the last release that did is {LAST_SERVED[name]}",

@@ -9,11 +9,12 @@ from fractions import Fraction
 
 import pytest
 
+from kvcalc.core.gguf import GgufMetadata
 from kvcalc.core.model import Model, OptionValue, Request
 from kvcalc.engines import ENGINES, find_engine
 from kvcalc.engines.fit import BATCH, BOTH, SAMPLE, TOKENS, Fit, Memory, fit, frontier, need_function, terms
 from kvcalc.errors import EngineError, KvcalcError, UsageError
-from kvcalc.readers.gguf import GgufFile, GgufMetadata
+from kvcalc.readers.gguf import GgufFile
 from kvcalc.readers.gguf_model import model_of_gguf
 from kvcalc.readers.presets import preset_model
 

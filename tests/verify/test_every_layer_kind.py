@@ -87,7 +87,9 @@ def layers(draw: st.DrawFn) -> Layer:
         return (SlidingAttention(kv_heads, k_width, v_width, extent, kv_heads * group),)
     if kind == "chunked":
         return (ChunkedAttention(kv_heads, k_width, v_width, extent, kv_heads * group),)
-    return (LatentAttention(k_width, draw(st.sampled_from([0, 4])), group, v_width, k_width, draw(st.sampled_from([None, extent]))),)
+    return (
+        LatentAttention(k_width, draw(st.sampled_from([0, 4])), group, v_width, k_width, draw(st.sampled_from([None, extent]))),
+    )
 
 
 @profile(max_examples=40)
