@@ -32,7 +32,13 @@ def fetch(repository: str, file: str, revision: str | None = None) -> Path:
         raise UsageError(f"{repository[:60]!r} is no hub repository", fix="write ORG/NAME, like Qwen/Qwen3-8B")
     try:
         from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
+        from huggingface_hub.errors import (
+            EntryNotFoundError,
+            GatedRepoError,
+            LocalEntryNotFoundError,
+            RepositoryNotFoundError,
+            RevisionNotFoundError,
+        )
     except ImportError:
         raise MissingExtraError("the hub needs the package huggingface_hub", fix='pip install "kvcalc[hub]"') from None
     where = f"hub {repository}: {file}"
@@ -44,6 +50,8 @@ def fetch(repository: str, file: str, revision: str | None = None) -> Path:
         raise HubError(
             "there is no such repository, or it is private", where, "check the name; log in with hf auth login"
         ) from None
+    except RevisionNotFoundError:
+        raise HubError(f"the repository has no revision {str(revision)[:60]!r}", where, "check --revision") from None
     except LocalEntryNotFoundError:
         raise HubError(
             "the hub can't be reached, and the file is not in the cache", where, "check the network, or give --config FILE"
