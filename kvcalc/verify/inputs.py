@@ -30,6 +30,7 @@ class Inputs:
         self.device = device
         self._blocks: OrderedDict[Key, Tensor] = OrderedDict()
         self._bytes = 0
+        self.weights: dict[object, tuple[Tensor, ...]] = {}  # what layers of one kind share, made once
 
     def generator(self, *key: object) -> torch.Generator:
         """A generator of its own for ``key``."""

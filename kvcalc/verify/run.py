@@ -57,6 +57,7 @@ PART_KINDS = {
 CACHES = ("all", *LAYOUTS, "quantized", *PART_KINDS)
 CAPACITY_STEP = 64
 SMALL_TOKENS = 4096
+QUANTIZED_POSITIONS = 32  # checked outputs of each pair of quantised types
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,10 @@ class Plan:
             return PagedLayout(self.lengths, self.device, self.settings.block_size, self.settings.seed)
         return ConcatLayout(self.lengths, self.device)
 
-    def context(self, types: Types, chosen: Sequence[Chosen]) -> Context:
+    def context(self, inputs: Inputs, types: Types, chosen: Sequence[Chosen], most: int = ALL_UP_TO) -> Context:
         """A run's context, with as many checked positions as their queries and references have room for."""
-        inputs = Inputs(self.settings.seed, self.device)
         each = sum(probe_bytes(layer.layer) for layer in chosen) * len(self.lengths)
-        most = max(PROBE_BYTES // each, 2) if each else ALL_UP_TO
+        most = min(most, max(PROBE_BYTES // each, 2)) if each else most
         edges = (*edges_of([layer.layer for layer in chosen]), self.prompt, self.settings.block_size)
         checked = tuple(check_positions(length, edges, most, self.settings.seed) for length in self.lengths)
         return Context(inputs, types, self.lengths, checked)
@@ -108,8 +108,9 @@ def run_plan(plan: Plan, tick: Tick = no_tick) -> VerifyReport:
     """Carry out what ``make_plan`` decided."""
     began = time.monotonic()
     with exact_products(), few_threads(max(plan.lengths)), torch.inference_mode():
-        checks, weighings = _runs(plan, tick)
-        controls = tuple(_controls(plan, tick)) if plan.settings.controls else ()
+        inputs = Inputs(plan.settings.seed, plan.device)
+        checks, weighings = _runs(plan, inputs, tick)
+        controls = tuple(_controls(plan, inputs, tick)) if plan.settings.controls else ()
     return VerifyReport(
         model=plan.model.name,
         source=plan.model.source,
@@ -257,18 +258,18 @@ def replace_capacity(layout: Layout, plan: Plan, tokens: int) -> Layout:
     return replace(layout, capacity=plan.settings.capacity or round_up(tokens + 1, CAPACITY_STEP))
 
 
-def _runs(plan: Plan, tick: Tick) -> tuple[list[Check], list[Weighing]]:
+def _runs(plan: Plan, inputs: Inputs, tick: Tick) -> tuple[list[Check], list[Weighing]]:
     checks: list[Check] = []
     weighings: list[Weighing] = []
     if plan.layouts:
-        proofs = prove(plan.context(plan.types, plan.chosen), plan.chosen, tick)
+        proofs = prove(plan.context(inputs, plan.types, plan.chosen), plan.chosen, tick)
         case = _case(plan, plan.chosen, plan.request)
         for name in plan.layouts:
             found, weighing = run_layout(case, proofs, plan.layout(name), tick)
             checks += found
             weighings.append(weighing)
     for k, v in plan.pairs:
-        some_checks, some_weighings = _quantized(plan, k, v)
+        some_checks, some_weighings = _quantized(plan, inputs, k, v)
         checks += some_checks
         weighings += some_weighings
         tick("quantized", 1)
@@ -280,7 +281,7 @@ def _case(plan: Plan, chosen: Sequence[Chosen], request: Request) -> Case:
     return Case(model, request, plan.counts, plan.steps)
 
 
-def _quantized(plan: Plan, k: str, v: str) -> tuple[list[Check], list[Weighing]]:
+def _quantized(plan: Plan, inputs: Inputs, k: str, v: str) -> tuple[list[Check], list[Weighing]]:
     """One layer of each kind whose rows are whole blocks of both types."""
     each = choose_layers(plan.model.layers, 1)
     chosen = [layer for layer in each if _takes(layer.layer, k, v)]
@@ -289,7 +290,7 @@ def _quantized(plan: Plan, k: str, v: str) -> tuple[list[Check], list[Weighing]]
     if not chosen:
         return [], []
     types = replace(plan.types, k=DTYPES[k], v=DTYPES[v])
-    proofs = prove(plan.context(types, chosen), chosen)
+    proofs = prove(plan.context(inputs, types, chosen, QUANTIZED_POSITIONS), chosen)
     request = replace(plan.request, k_dtype=DTYPES[k], v_dtype=DTYPES[v])
     layout = replace(ConcatLayout(plan.lengths, plan.device), name="quantized")
     checks, weighing = run_layout(_case(plan, chosen, request), proofs, layout)
@@ -312,9 +313,8 @@ def _row_sizes(part: Part) -> list[tuple[int, int]]:
     return [(heads * getattr(part, "head_dim", 0), heads * getattr(part, "v_head_dim", 0))] if heads else []
 
 
-def _controls(plan: Plan, tick: Tick) -> Iterator[Control]:
+def _controls(plan: Plan, inputs: Inputs, tick: Tick) -> Iterator[Control]:
     layers = [each.layer for each in plan.chosen]
-    inputs = Inputs(plan.settings.seed, plan.device)
     if plan.layouts:
         yield from controls_of(layers, plan.types, inputs, plan.layouts)
     tick("controls", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -28,7 +28,6 @@ class Context:
     types: Types
     lengths: tuple[int, ...]
     checked: tuple[tuple[int, ...], ...]  # ascending, for each sequence
-    weights: dict[object, tuple[Tensor, ...]] = field(default_factory=dict)  # what layers of one kind share
 
     @property
     def device(self) -> torch.device:

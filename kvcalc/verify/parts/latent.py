@@ -8,6 +8,7 @@ rows themselves, and applies W_h to the weighted sum of latents: *absorbed* deco
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,6 +26,17 @@ from kvcalc.verify.results import Measure
 from kvcalc.verify.tolerance import UNIT, attention_tolerance, gamma
 
 UNKNOWN_HEADS, UNKNOWN_WIDTH = 4, 32  # where a file doesn't say: what is kept doesn't depend on them
+
+
+class Weights(NamedTuple):
+    """``up`` U ``[heads, nope, rank]`` and ``out`` W ``[heads, v, rank]``, as they are, wide, and their rows' |sums|."""
+
+    up: Tensor
+    out: Tensor
+    wide_up: Tensor
+    wide_out: Tensor
+    up_rows: Tensor
+    out_rows: Tensor
 
 
 class LatentProof:
@@ -45,16 +57,16 @@ class LatentProof:
         name = plain_name(self.context.k)
         return self.context.inputs.rows("latent", self.layer, sequence, heads=1, width=self.part.row_width, dtype=name)
 
-    def weights(self) -> tuple[Tensor, Tensor]:
-        """``U [heads, nope, rank]`` and ``W [heads, v, rank]``, one pair for all layers of the kind."""
-        kept, rank = self.context.weights, self.part.kv_lora_rank
+    def weights(self) -> Weights:
+        """One set for all layers of the kind."""
+        kept, rank = self.context.inputs.weights, self.part.kv_lora_rank
         if self.part not in kept:
             limit = LIMIT * rank**-0.5
             up = self.context.inputs.uniform("up", shape=(self.heads, self.nope, rank), low=-limit, high=limit)
             out = self.context.inputs.uniform("out", shape=(self.heads, self.v_width, rank), low=-limit, high=limit)
-            kept[self.part] = (up, out)
-        up, out = kept[self.part]
-        return up, out
+            wide = self.context.wide
+            kept[self.part] = (up, out, up.to(wide), out.to(wide), up.abs().sum(2), out.abs().sum(2))
+        return Weights(*kept[self.part])
 
     def keys(self, rows: Tensor, up: Tensor) -> Tensor:
         """Expand ``[1, m, rank + rope]`` into every head's keys."""
@@ -63,35 +75,34 @@ class LatentProof:
 
     def prepare(self) -> None:
         """Expanded full attention for every checked query."""
-        up, out = (weight.to(self.context.wide) for weight in self.weights())
         for sequence in self.context.sequences:
             for layer in self.queriers:
-                self.probes[layer, sequence] = self._probe(layer, sequence, up, out)
+                self.probes[layer, sequence] = self._probe(layer, sequence)
 
-    def _probe(self, layer: int, sequence: int, up: Tensor, out: Tensor) -> Probe:
-        context, rows, codec = self.context, self.rows(sequence), self.context.k
+    def _probe(self, layer: int, sequence: int) -> Probe:
+        context, rows, codec, weights = self.context, self.rows(sequence), self.context.k, self.weights()
         largest = 0.0
 
         def expanded(start: int, stop: int) -> tuple[Tensor, Tensor]:
             nonlocal largest
             stored = codec.decode(codec.encode(rows.between(start, stop)), 1).to(context.wide)
-            values = stored[0, :, : self.part.kv_lora_rank] @ out.transpose(1, 2)
+            values = stored[0, :, : self.part.kv_lora_rank] @ weights.wide_out.transpose(1, 2)
             largest = max(largest, float(values.abs().max()))
-            return self.keys(stored, up), values
+            return self.keys(stored, weights.wide_up), values
 
         queries, positions = self._queries(layer, sequence), context.positions(sequence)
         length = context.lengths[sequence]
         expected = full_attention(queries.to(context.wide), positions, expanded, length, self.sight, self.scale).outputs
-        return Probe(queries, expected, self._tolerance(queries, length, largest))
+        turned = torch.cat((queries[:, :, : self.nope] @ weights.up, queries[:, :, self.nope :]), dim=2)
+        return Probe(turned, expected, self._tolerance(queries, length, largest))
 
     def _tolerance(self, queries: Tensor, length: int, largest: float) -> float:
         """As for keys and values, with the sums over the latent's rank added: |q|·|U|·|c| bounds a score's terms."""
-        up, out = self.weights()
-        rank = self.part.kv_lora_rank
-        size = torch.einsum("hnd,hdr->hnr", queries[:, :, : self.nope].abs(), up.abs()).sum(-1)
+        weights, rank = self.weights(), self.part.kv_lora_rank
+        size = (queries[:, :, : self.nope].abs() @ weights.up_rows[:, :, None])[:, :, 0]
         size = (size + queries[:, :, self.nope :].abs().sum(-1)).max() * LIMIT * self.scale
         score = (gamma(self.nope + self.part.row_width) + 4 * UNIT) * float(size)
-        values = float(out.abs().sum(-1).max()) * LIMIT * (gamma(rank) + gamma(length))
+        values = float(weights.out_rows.max()) * LIMIT * (gamma(rank) + gamma(length))
         return attention_tolerance(score, length, largest, values)
 
     def _queries(self, layer: int, sequence: int) -> Tensor:
@@ -100,7 +111,7 @@ class LatentProof:
         base = context.inputs.uniform("q", layer, sequence, shape=shape)
         spans = [(self.sight.first(position), position + 1) for position in positions]
         choices = anchor_choices(spans, f"{context.inputs.seed} {layer} {sequence}")
-        up, _ = self.weights()
+        up = self.weights().up
         seen = [stop - start for start, stop in spans]
         return anchored(base, choices, lambda wanted: self.keys(self.rows(sequence).at(wanted), up), self.scale, seen)
 
@@ -143,15 +154,13 @@ class OpenLatent:
                 self.outputs[layer].add(found, probe.expected[:, part], probe.tolerance)
 
     def _absorbed(self, queries: Tensor, rows: Tensor, seen: Tensor | None) -> Tensor:
-        """All heads' queries as rows of one product with the latent rows: there is one "head" of keys."""
+        """Turned queries, ``[heads, n, rank + rope]``, over the rows themselves; then each head's W."""
         proof = self.proof
-        up, out = proof.weights()
-        turned = torch.cat((queries[:, :, : proof.nope] @ up, queries[:, :, proof.nope :]), dim=2)
-        scores = turned @ rows.T * proof.scale
+        scores = queries @ rows.T * proof.scale
         if seen is not None:
             scores = scores.masked_fill(~seen, -torch.inf)
         latents = scores.softmax(-1) @ rows[:, : proof.part.kv_lora_rank]
-        outputs: Tensor = latents @ out.transpose(1, 2)
+        outputs: Tensor = latents @ proof.weights().out.transpose(1, 2)
         return outputs
 
     def tensors(self) -> list[Tensor]:

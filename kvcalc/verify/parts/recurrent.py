@@ -65,7 +65,7 @@ class RecurrentProof:
 
     def weights(self) -> dict[str, Tensor]:
         """The weights, one set for all layers of the kind."""
-        kept, names = self.context.weights, [weight.name for weight in self.rule.weights]
+        kept, names = self.context.inputs.weights, [weight.name for weight in self.rule.weights]
         if self.part not in kept:
             uniform = self.context.inputs.uniform
             kept[self.part] = tuple(
