@@ -25,7 +25,7 @@ LIMIT = 1.75  # the largest number that verify makes; exact in every plain type
 
 PLAIN = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 FP8 = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
-# Half a step, relative to the number and absolute below the smallest normal number: 3 and 2 bits behind the point.
+# Half a step: relative to the power of two below the number (3 and 2 bits behind the point), and of the subnormal ones.
 _FP8_BOUND = {"fp8_e4m3": (2.0**-4, 2.0**-10), "fp8_e5m2": (2.0**-3, 2.0**-17)}
 
 
@@ -93,7 +93,8 @@ class Fp8Codec:
     def bound(self, values: Tensor) -> Tensor:
         """Half a unit in the last place."""
         relative, absolute = _FP8_BOUND[self.name]
-        return values.abs() * relative + absolute
+        _, exponent = torch.frexp(values)  # |x| < 2^exponent: the power of two below x is half of that
+        return torch.ldexp(torch.full_like(values, relative / 2), exponent).clamp(min=absolute)
 
 
 @dataclass(frozen=True, slots=True)

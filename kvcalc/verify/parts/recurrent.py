@@ -75,7 +75,8 @@ class RecurrentProof:
 
     def state_unit(self) -> float:
         """What storing a state rounds off: nothing beyond float32's own where states are float32."""
-        units = [UNITS[state.dtype or self.own] for state in self.part.states if state.dtype != "float32"]
+        computed = (state for index, state in enumerate(self.part.states) if index not in self.rule.exact_states)
+        units = [UNITS[state.dtype or self.own] for state in computed]
         return max((unit for unit in units if unit > UNITS["float32"]), default=0.0)
 
     def chosen(self, sequence: int) -> tuple[int, ...]:

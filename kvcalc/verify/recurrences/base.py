@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -55,6 +55,10 @@ class Rule(Protocol):
     def weights(self) -> tuple[Draw, ...]:
         """Name the weights of a layer."""
 
+    @property
+    def exact_states(self) -> tuple[int, ...]:
+        """Name the states that only keep inputs, which are exact in the model's type."""
+
     @classmethod
     def fitting(cls, part: Recurrent) -> Rule | None:
         """Make the rule for a part's shapes, or None where they aren't this rule's."""
@@ -73,7 +77,9 @@ class Rule(Protocol):
 
 
 class Plain:
-    """The usual answers: states start at zero, outputs are compared whole."""
+    """The usual answers: every state is computed, states start at zero, outputs are compared whole."""
+
+    exact_states: ClassVar[tuple[int, ...]] = ()
 
     def start(self, states: list[Tensor]) -> None:
         """Zeros, as they were made."""

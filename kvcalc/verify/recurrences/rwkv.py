@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -46,8 +47,14 @@ def _shift_weights(hidden: int) -> tuple[Draw, ...]:
     return tuple(Draw(f"mix_{name}", hidden, 0.1, 0.9) for name in MIXES)
 
 
+class TokenShift(Plain):
+    """The first state is the last token's inputs."""
+
+    exact_states: ClassVar[tuple[int, ...]] = (0,)
+
+
 @dataclass(frozen=True)
-class RwkvMatrix(Plain):
+class RwkvMatrix(TokenShift):
     """o = r·(S + u∘k⊗v), S = decay∘S + k⊗v; state ``[heads, size, size]``, and the rows of time mix and channel mix."""
 
     heads: int
@@ -106,7 +113,7 @@ class RwkvMatrix(Plain):
 
 
 @dataclass(frozen=True)
-class Rwkv4(Plain):
+class Rwkv4(TokenShift):
     """A decayed average of values weighted by exp(k), kept as numerator, denominator and running maximum."""
 
     width: int

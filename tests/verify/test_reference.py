@@ -1,0 +1,115 @@
+"""The blocked reference against attention written out, and the numbers that both are fed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvcalc.verify.attention import Visibility, attend, fold
+from kvcalc.verify.inputs import BLOCK, Inputs
+from kvcalc.verify.reference import KEY_BLOCK, full_attention
+from kvcalc.verify.timing import decode_attention
+from kvcalc.verify.tolerance import UNIT, attention_tolerance, gamma, score_error
+
+CPU = torch.device("cpu")
+
+
+def written_out(
+    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, positions: list[int], sight: Visibility, scale: float
+) -> torch.Tensor:
+    """One query and head at a time, by the definition."""
+    group = queries.shape[0] // keys.shape[0]
+    outputs = torch.empty(*queries.shape[:2], values.shape[2], dtype=queries.dtype)
+    for head in range(queries.shape[0]):
+        for row, p in enumerate(positions):
+            low = sight.first(p) if sight.causal else 0
+            high = p + 1 if sight.causal else keys.shape[1]
+            weights = (keys[head // group, low:high] @ queries[head, row] * scale).softmax(0)
+            outputs[head, row] = weights @ values[head // group, low:high]
+    return outputs
+
+
+@pytest.mark.parametrize(
+    "sight", [Visibility(), Visibility(window=7), Visibility(window=300), Visibility(chunk=90), Visibility(causal=False)]
+)
+def test_blocks_add_up_to_attention(sight: Visibility) -> None:
+    inputs, length = Inputs(1, CPU), 2 * KEY_BLOCK + 33
+    keys, values = inputs.rows("k", heads=2, width=8), inputs.rows("v", heads=2, width=5)
+    positions = [0, 1, 89, 90, 255, 256, 257, length - 1]
+    queries = inputs.uniform("q", shape=(6, len(positions), 8)).double()
+
+    def block(start: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return keys.between(start, stop), values.between(start, stop)
+
+    found = full_attention(queries, torch.tensor(positions), block, length, sight, 0.4).outputs
+    whole_keys, whole_values = keys.between(0, length).double(), values.between(0, length).double()
+    torch.testing.assert_close(found, written_out(queries, whole_keys, whole_values, positions, sight, 0.4))
+
+
+@given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 30), st.integers(1, 30), st.sampled_from([None, 5]))
+def test_folded_groups_give_what_repeated_keys_give(
+    kv_heads: int, group: int, width: int, length: int, window: int | None
+) -> None:
+    inputs = Inputs(2, CPU)
+    keys, values = (inputs.uniform(side, shape=(kv_heads, length, width)) for side in ("k", "v"))
+    queries = inputs.uniform("q", shape=(kv_heads * group, length, width))
+    position = torch.arange(length)
+    seen = Visibility(window=window).mask(position, position)
+    repeated = attend(queries, keys.repeat_interleave(group, 0), values.repeat_interleave(group, 0), 0.3, seen)
+    torch.testing.assert_close(attend(queries, keys, values, 0.3, seen), repeated)
+
+
+def test_folding_copies_nothing() -> None:
+    queries = torch.randn(8, 1, 4)
+    assert fold(queries, 2).data_ptr() == queries.data_ptr()
+
+
+def test_the_timed_step_is_attention_too() -> None:
+    inputs = Inputs(3, CPU)
+    keys, values = (inputs.uniform(side, shape=(2, 50, 16)) for side in ("k", "v"))
+    queries = inputs.uniform("q", shape=(6, 16))
+    wanted = attend(queries[:, None], keys, values, 16**-0.5)[:, 0]
+    torch.testing.assert_close(decode_attention(queries, keys, values), wanted)
+
+
+@pytest.mark.parametrize("sight", [Visibility(), Visibility(window=4), Visibility(chunk=4)])
+def test_a_mask_is_left_out_only_where_everything_is_seen(sight: Visibility) -> None:
+    for position in range(12):
+        query, keys = torch.tensor([position]), torch.arange(sight.first(position), position + 1)
+        mask = sight.mask_or_none(query, keys, alone=True)
+        assert mask is None or mask.all()
+    two = sight.mask_or_none(torch.tensor([6, 7]), torch.arange(8), alone=False)
+    assert two is not None
+    assert not two.all()
+
+
+@given(st.integers(0, 300), st.integers(1, 200))
+def test_any_rows_can_be_had_without_those_before(start: int, count: int) -> None:
+    rows = Inputs(5, CPU).rows("x", heads=2, width=3)
+    stop = start + count
+    assert torch.equal(rows.between(start, stop), Inputs(5, CPU).rows("x", heads=2, width=3).between(0, stop)[:, start:])
+    assert torch.equal(rows.at([stop - 1, start]), rows.between(start, stop)[:, [-1, 0]])
+
+
+def test_seeds_and_names_make_different_numbers() -> None:
+    rows = [Inputs(seed, CPU).rows(name, heads=1, width=4).between(0, BLOCK) for seed in (0, 1) for name in ("k", "v")]
+    assert len({tuple(row.flatten().tolist()) for row in rows}) == 4
+
+
+def test_kept_blocks_stay_within_their_share_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvcalc.verify.inputs.KEPT_BYTES", 3 * BLOCK * 16 * 4)
+    inputs = Inputs(0, CPU)
+    rows = inputs.rows("x", heads=1, width=16)
+    for start in range(0, 20 * BLOCK, BLOCK):
+        rows.between(start, start + BLOCK)
+    assert len(inputs._blocks) == 3
+
+
+def test_tolerances_grow_with_terms_and_never_pass_infinity() -> None:
+    assert gamma(1) == pytest.approx(UNIT)
+    assert gamma(2**24) == float("inf")
+    assert score_error(64, 8.0, 8.0, 0.125) == pytest.approx((64 + 4) * UNIT * 8, rel=1e-4)
+    assert attention_tolerance(0.0, 100, 1.0) == pytest.approx(206 * UNIT, rel=1e-4)
+    assert attention_tolerance(1e6, 100, 1.0) == float("inf")
