@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
+from kvcalc.cli.drawing import check_targets, write_page, write_picture
 from kvcalc.cli.grouping import takes_groups
 from kvcalc.cli.model_args import Reference, load_reference, one_reference
-from kvcalc.cli.options import Naming, OneModel, OneSize, Room, Rules, Showing, Types
+from kvcalc.cli.options import Drawing, Forcing, Naming, OneModel, OneSize, Room, Rules, Showing, Types
 from kvcalc.cli.output import show, write_json
 from kvcalc.cli.request_args import engine_and_request
 from kvcalc.core.model import Model, Request
 from kvcalc.engines.base import Engine
-from kvcalc.engines.fit import BATCH, BOTH, SAMPLE, TOKENS, Memory, fit, frontier
+from kvcalc.engines.estimate import estimate
+from kvcalc.engines.fit import BATCH, BOTH, SAMPLE, TOKENS, Fit, Memory, fit, frontier
 from kvcalc.errors import ExitCode, UsageError
 from kvcalc.units import parse_bytes
 
 EXAMPLES = (
     "kvcalc fit --preset llama-8b --memory 24GiB --weights 16GB",
     "kvcalc fit qwen3-8b --gpu rtx-4090 --weights 16GB --tokens 32k",
+    "kvcalc fit gemma-3-4b --memory 8GiB --weights 5GiB --plot fit.png",
     "kvcalc fit gemma-3-27b --gpu h100 --weights 55GB --engine vllm --frontier",
 )
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?|\.\d{1,9})(%?)", re.ASCII)
@@ -37,16 +41,21 @@ def command(
     types: Types,
     rules: Rules,
     showing: Showing,
+    drawing: Drawing,
+    forcing: Forcing,
     pairs: Annotated[
         bool, Option("--frontier", help="A table: the longest length for 1, 2, 4 … sequences.", rich_help_panel="Request")
     ] = False,
 ) -> int:
     """What fits beside the weights: the largest length for a batch, or the largest batch for a length."""
+    check_targets(drawing, forcing.force)
     engine, request = engine_and_request(types, rules, size)
     reference = one_reference(naming, one.model)
     model = load_reference(reference, naming)
     memory = _memory(room, engine, model, reference, naming)
     if pairs:
+        if drawing.plot is not None or drawing.html is not None:
+            raise UsageError("--frontier is a table", fix="leave out --plot and --html, or --frontier")
         return _frontier(engine, model, request, memory, showing)
     found = fit(engine, model, request, memory, _searched(size))
     if showing.json:
@@ -57,7 +66,21 @@ def command(
         from kvcalc.reports.fit_view import fit_view
 
         show(fit_view(found))
+    _draw(found, drawing, forcing.force)
     return ExitCode.OK if found.fits else ExitCode.NO
+
+
+def _draw(found: Fit, drawing: Drawing, force: bool) -> None:
+    if drawing.plot is not None:
+        from kvcalc.reports.pictures import fit_chart
+
+        write_picture(fit_chart(found), drawing, force)
+    if drawing.html is not None:
+        from kvcalc.reports.html import page
+
+        asked = replace(found.request, tokens=max(found.tokens, 1), batch_size=max(found.batch_size, 1), lengths=())
+        budget = found.budget_bytes if found.budget_bytes > 0 else None
+        write_page(page([estimate(found.model, asked, found.engine)], budget=budget), drawing, force)
 
 
 def _searched(size: OneSize) -> str:

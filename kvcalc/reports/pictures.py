@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 
 from kvcalc.core.model import Tally
 from kvcalc.engines.estimate import Estimate
-from kvcalc.engines.sweep import Cell, Grid
+from kvcalc.engines.fit import Fit
+from kvcalc.engines.sweep import Cell, Grid, total_function
 from kvcalc.errors import KvcalcError, UsageError
 from kvcalc.units import format_bytes, format_count
 
 MAX_LINES = 16
 MAX_POINTS = 4096
 STACK_POINTS = 64
+CURVE_POINTS = 49
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Picture:
     marks: tuple[tuple[int, int, str], ...] = ()
     x_label: str = "tokens of each sequence"
     y_label: str = "cache"
-    y_unit: str = "bytes"  # or seconds, in nanoseconds
+    y_unit: str = "bytes"  # or seconds, which are held in nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +152,38 @@ def _bars(found: list[Estimate], title: str, note: str) -> Bars:
     return Bars(title, tuple(each.model.name for each in ordered), parts, note=note)
 
 
-def curve_chart(
-    title: str, xs: Iterable[int], total: Callable[[int], int], budget: int, best: int | None, note: str = "", x_label: str = ""
-) -> Picture:
-    """What ``fit`` found: the figure over lengths or batches, the budget, and the largest that fits."""
-    points = tuple(xs)
-    values = tuple(total(x) for x in points)
-    marks = () if best is None else ((best, total(best), f"{best:,} fit"),)
-    chart = Picture(title, points, (Series("cache", values),), budget=budget, note=note, marks=marks)
-    return replace(chart, x_label=x_label) if x_label else chart
+def fit_chart(found: Fit) -> Picture:
+    """What ``fit`` found: the figure over lengths (or batches), the budget, and the largest that fits. Raises UsageError."""
+    if found.request.lengths:
+        raise UsageError("a sample of lengths has no curve", fix="leave out --plot, or --lengths")
+    of_batch = found.searched == "batch_size"
+    answer = found.batch_size if of_batch else found.tokens
+    total = total_function(found.engine, found.model, found.request)
+    points = _counted(lambda x: total(x, found.tokens) if of_batch else total(max(found.batch_size, 1), x), max(answer, 1))
+    words = f"{answer:,} {'sequences' if of_batch else 'tokens'}"
+    fixed = f"{found.tokens:,} tokens each" if of_batch else f"batch {found.batch_size:,}"
+    return Picture(
+        f"What fits: {found.model.name}, {fixed}",
+        tuple(x for x, _ in points),
+        (Series("cache", tuple(size for _, size in points)),),
+        budget=max(found.budget_bytes, 0),
+        note=f"engine {found.engine.name} {found.engine.version}",
+        marks=((answer, found.total_bytes, words),) if found.fits else (),
+        x_label="sequences" if of_batch else "tokens of each sequence",
+    )
+
+
+def _counted(total: Callable[[int], int], answer: int) -> list[tuple[int, int]]:
+    """Points up to a third beyond the answer; those that the engine refuses are left out."""
+    last = max(4, answer + answer // 3)
+    steps = min(CURVE_POINTS, last)
+    found = []
+    for x in sorted({1 + (last - 1) * index // (steps - 1) for index in range(steps)} | {answer}):
+        try:
+            found.append((x, total(x)))
+        except KvcalcError:
+            continue
+    return found or [(1, 0)]
 
 
 def budget_text(budget: int) -> str:

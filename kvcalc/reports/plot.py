@@ -31,6 +31,7 @@ LIGHT = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000
 DARK = ("#56b4e9", "#e69f00", "#00c08b", "#f0a3cf", "#f0e442", "#ff7f50", "#ffffff", "#9db8ff")
 DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (8, 2, 2, 2)), (0, (1, 1)), (0, (4, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+TIMES = (("s", 10**9), ("ms", 10**6), ("µs", 10**3), ("ns", 1))
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "+++", "ooo", "---")
 
 
@@ -179,8 +180,7 @@ def _dress(axes: Axes, chart: Picture, style: Theme) -> list[Artist]:
     if chart.y_unit == "bytes":
         _sizes(axes, chart, logarithmic)
     else:
-        axes.set_ylabel(chart.y_label)
-        axes.set_ylim(bottom=0)
+        _time_axis(axes, chart)
     _marks(axes, chart, style)
     if chart.budget is None:
         return []
@@ -194,7 +194,9 @@ def _dress(axes: Axes, chart: Picture, style: Theme) -> list[Artist]:
 
 
 def _logarithmic(chart: Picture) -> bool:
-    """Both axes or none, so that a straight line stays one: where lengths and sizes span much."""
+    """Both axes or none, so that a straight line stays one: where lengths and sizes of several lines span much."""
+    if len(chart.series) == 1:
+        return False
     values = [value for series in chart.series for value in series.values if value]
     spans = bool(values) and max(values) > LOG_VALUES * min(values)
     return not chart.stacked and chart.y_unit == "bytes" and spans and chart.xs[0] > 0 and chart.xs[-1] >= LOG_SPAN * chart.xs[0]
@@ -244,13 +246,23 @@ def _log_axis(axes: Axes, which: str, low: int, high: int) -> None:
     axes.minorticks_off()
 
 
+def _time_axis(axes: Axes, chart: Picture) -> None:
+    """Nanoseconds in the unit that keeps the largest at or above 1."""
+    top = max(value for series in chart.series for value in series.values)
+    unit, factor = next(((unit, factor) for unit, factor in TIMES if top >= factor), TIMES[-1])
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value / factor:,.4g}")
+    axes.set_ylabel(f"{chart.y_label} ({unit})")
+    axes.set_ylim(bottom=0)
+
+
 def _length_axis(axes: Axes, xs: Sequence[int], logarithmic: bool) -> None:
     if logarithmic:
         _log_axis(axes, "x", xs[0], xs[-1])
         axes.set_xlim(xs[0] / 1.08, xs[-1] * 1.08)
         return
     ticks = [tick for tick in binary_ticks(xs[-1], most=9) if tick <= xs[-1]]
-    axes.set_xticks(ticks, [format_count(tick) for tick in ticks])
+    short = all(tick % 1024 == 0 for tick in ticks)
+    axes.set_xticks(ticks, [format_count(tick) if short and tick else f"{tick:,}" for tick in ticks])
     axes.set_xlim(0, xs[-1] * 1.02)
 
 

@@ -15,10 +15,11 @@ from kvcalc.core.model import Request
 from kvcalc.dtypes import find_dtype
 from kvcalc.engines import find_engine
 from kvcalc.engines.estimate import estimate
+from kvcalc.engines.fit import Fit, Memory, fit
 from kvcalc.engines.sweep import Grid, cells
 from kvcalc.errors import MissingExtraError, UsageError
 from kvcalc.readers.hf_config import model_of
-from kvcalc.reports.pictures import MAX_LINES, Bars, Picture, Series, compare_chart, curve_chart, sweep_chart
+from kvcalc.reports.pictures import MAX_LINES, Bars, Picture, Series, compare_chart, fit_chart, sweep_chart
 from kvcalc.reports.plot import binary_ticks, check_suffix, draw
 
 PLAIN = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4}
@@ -37,6 +38,26 @@ def chart_of(swept: Grid) -> Picture:
     chart = sweep_chart(swept, cells(swept))
     assert isinstance(chart, Picture)
     return chart
+
+
+def fitted(searched: str, tokens: int | None = None) -> Fit:
+    return fit(EXACT, grid(HYBRID).models[0], Request(tokens=tokens), Memory(30_000), searched)
+
+
+def test_what_fits_lies_under_the_budget() -> None:
+    row = 2 * 2 * 4 * 2
+    chart = fit_chart(fitted("tokens"))
+    most = (30_000 - 5 * row * 64) // row  # beyond the window one layer grows
+    assert most > 64
+    assert chart.marks == ((most, row * (most + 5 * 64), f"{most:,} tokens"),)
+    assert (chart.budget, chart.x_label) == (30_000, "tokens of each sequence")
+    assert chart.xs[-1] > most  # the curve goes on beyond the answer
+
+
+def test_sequences_that_fit_stand_on_the_other_axis() -> None:
+    chart = fit_chart(fitted("batch_size", tokens=16))
+    most = 30_000 // (6 * 2 * 2 * 4 * 2 * 16)
+    assert (chart.marks[0][0], chart.x_label) == (most, "sequences")
 
 
 def test_a_line_for_each_model_and_type() -> None:
@@ -94,8 +115,8 @@ CHARTS: dict[str, Callable[[], Picture | Bars]] = {
     ),
     "one point": lambda: Picture("one", (5,), (Series("", (0,)),), budget=7),
     "bars": lambda: Bars("bars", ("a", "b"), (Series("full", (1, 2)), Series("state", (0, 2**40)))),
-    "fit": lambda: curve_chart("fit", [1, 2, 3], lambda tokens: 100 * tokens, 250, 2, x_label="sequences"),
-    "seconds": lambda: Picture("time", (1, 2), (Series("cached", (3, 4)),), y_label="seconds", y_unit="seconds"),
+    "fit": lambda: fit_chart(fitted("tokens")),
+    "seconds": lambda: Picture("time", (1, 2), (Series("cached", (3_000_000, 4_000_000)),), y_label="step", y_unit="seconds"),
 }
 
 
@@ -111,6 +132,12 @@ def test_a_picture_has_labels_units_and_a_budget() -> None:
     text = draw(CHARTS["lines"](), "svg").decode()
     for words in ("cache (binary units)", "tokens of each sequence", "budget 2.93 KiB", "toy-0", "KiB", "engine exact"):
         assert words in text
+
+
+def test_times_stand_in_a_fitting_unit() -> None:
+    text = draw(CHARTS["seconds"](), "svg").decode()
+    assert "step (ms)" in text
+    assert ">4<" in text.replace("\n", "")
 
 
 def test_every_line_differs_without_colour() -> None:
