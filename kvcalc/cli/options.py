@@ -38,30 +38,39 @@ class Described(Group):
     """How a model is named, and the fields that stand instead of its own."""
 
     preset: Annotated[
-        Text, _model("--preset", "-p", text="A model that ships with kvcalc.", autocompletion=completion.presets)
+        Text, _model("--preset", "-p", metavar="NAME", text="A model that ships with kvcalc.", autocompletion=completion.presets)
     ] = None
-    config: Annotated[Path | None, _model("--config", "-c", text="A config.json, or the folder that holds one.")] = None
-    gguf: Annotated[Text, _model("--gguf", text="A GGUF file (its header is enough), its metadata as JSON, or a URL.")] = None
-    hub: Annotated[Text, _model("--hub", text="ORG/NAME on the hub: config.json only, never weights.")] = None
-    file: Annotated[Text, _model("--file", text="With --hub: the GGUF file of that repository.")] = None
-    revision: Annotated[Text, _model("--revision", text="With --hub: a branch, tag or commit.")] = None
-    kv_heads: Annotated[Text, _model("--kv-heads", text="H_kv: key/value heads of a layer.")] = None
-    head_dim: Annotated[Text, _model("--head-dim", text="D_h: features of a head.")] = None
-    v_head_dim: Annotated[Text, _model("--v-head-dim", text="Features of a value head, where they differ.")] = None
-    heads: Annotated[Text, _model("--heads", text="Query heads.")] = None
-    hidden_size: Annotated[Text, _model("--hidden-size", text="Width of the model.")] = None
-    sliding_window: Annotated[Text, _model("--sliding-window", text="Window of sliding layers.")] = None
-    set_: Annotated[list[str], _model("--set", text="KEY=VALUE: any other field of the file, as JSON (index_head_dim=128).")] = (
-        NONE_GIVEN
-    )
-    assume: Annotated[Text, _model("--assume", text="Count an unknown model type like this one; marked as assumed.")] = None
-    presets_dir: Annotated[Path | None, _model("--presets-dir", text="A folder of your own presets.")] = None
+    config: Annotated[
+        Path | None, _model("--config", "-c", metavar="PATH", text="A config.json, or the folder that holds one.")
+    ] = None
+    gguf: Annotated[
+        Text, _model("--gguf", metavar="FILE|URL", text="A GGUF file (its header is enough), its metadata as JSON, or a URL.")
+    ] = None
+    hub: Annotated[
+        Text, _model("--hub", metavar="ORG/NAME", text="A repository of the hub: config.json only, never weights.")
+    ] = None
+    file: Annotated[Text, _model("--file", metavar="FILE", text="With --hub: the GGUF file of that repository.")] = None
+    revision: Annotated[Text, _model("--revision", metavar="NAME", text="With --hub: a branch, tag or commit.")] = None
+    kv_heads: Annotated[Text, _model("--kv-heads", metavar="N", text="H_kv: key/value heads of a layer.")] = None
+    head_dim: Annotated[Text, _model("--head-dim", metavar="N", text="D_h: features of a head.")] = None
+    v_head_dim: Annotated[Text, _model("--v-head-dim", metavar="N", text="Features of a value head, where they differ.")] = None
+    heads: Annotated[Text, _model("--heads", metavar="N", text="Query heads.")] = None
+    hidden_size: Annotated[Text, _model("--hidden-size", metavar="N", text="Width of the model.")] = None
+    sliding_window: Annotated[Text, _model("--sliding-window", metavar="N", text="Window of sliding layers.")] = None
+    set_: Annotated[
+        list[str],
+        _model("--set", metavar="KEY=VALUE", text="Any other field of the file, as JSON: index_head_dim=128."),
+    ] = NONE_GIVEN
+    assume: Annotated[
+        Text, _model("--assume", metavar="TYPE", text="Count an unknown model type like this one; marked as assumed.")
+    ] = None
+    presets_dir: Annotated[Path | None, _model("--presets-dir", metavar="FOLDER", text="A folder of your own presets.")] = None
 
 
 class Naming(Described):
     """The same with the equation's own L, which ``inspect`` spells otherwise."""
 
-    layers: Annotated[Text, _model("--layers", text="L: layers.")] = None
+    layers: Annotated[Text, _model("--layers", metavar="N", text="L: layers.")] = None
 
 
 class OneModel(Group):
@@ -94,46 +103,64 @@ class Types(Group):
     """Element types of the cache."""
 
     dtype: Annotated[
-        Text, _request("--dtype", "-d", text="Element type of keys and values.", autocompletion=completion.dtypes)
+        Text, _request("--dtype", "-d", metavar="TYPE", text="Element type of keys and values.", autocompletion=completion.dtypes)
     ] = None
-    k_dtype: Annotated[Text, _request("--k-dtype", text="Element type of keys alone.", autocompletion=completion.dtypes)] = None
-    v_dtype: Annotated[Text, _request("--v-dtype", text="Element type of values alone.", autocompletion=completion.dtypes)] = None
+    k_dtype: Annotated[
+        Text, _request("--k-dtype", metavar="TYPE", text="Element type of keys alone.", autocompletion=completion.dtypes)
+    ] = None
+    v_dtype: Annotated[
+        Text, _request("--v-dtype", metavar="TYPE", text="Element type of values alone.", autocompletion=completion.dtypes)
+    ] = None
 
 
 class Rules(Group):
     """Whose rules count, on how many ranks."""
 
-    encoder_tokens: Annotated[Text, _request("--encoder-tokens", text="Encoder (or image) positions of cross-attention.")] = None
+    encoder_tokens: Annotated[
+        Text, _request("--encoder-tokens", metavar="N", text="Encoder (or image) positions of cross-attention.")
+    ] = None
     draft: Annotated[bool, _request("--draft", text="Count the draft (multi-token prediction) layers too.")] = False
-    tp: Annotated[Text, _request("--tp", text="Tensor-parallel ranks.")] = None
-    pp: Annotated[Text, _request("--pp", text="Pipeline-parallel ranks.")] = None
-    dp: Annotated[Text, _request("--dp", text="Data-parallel ranks.")] = None
+    tp: Annotated[Text, _request("--tp", metavar="N", text="Tensor-parallel ranks.")] = None
+    pp: Annotated[Text, _request("--pp", metavar="N", text="Pipeline-parallel ranks.")] = None
+    dp: Annotated[Text, _request("--dp", metavar="N", text="Data-parallel ranks.")] = None
     engine: Annotated[
         str,
-        _request("--engine", "-e", text="Whose rules: exact, transformers, llama.cpp, vllm …", autocompletion=completion.engines),
+        _request(
+            "--engine",
+            "-e",
+            metavar="NAME",
+            text="Whose rules: exact, transformers, llama.cpp, vllm …",
+            autocompletion=completion.engines,
+        ),
     ] = "exact"
-    option: Annotated[list[str], _request("-o", "--option", text="NAME=VALUE: an engine's own option (see kvcalc engines).")] = (
-        NONE_GIVEN
-    )
+    option: Annotated[
+        list[str],
+        _request("-o", "--option", metavar="NAME=VALUE", text="An engine's own option (see kvcalc engines)."),
+    ] = NONE_GIVEN
 
 
 class Adding(Group):
     """What an engine's log doesn't say."""
 
-    dtype: Annotated[Text, _request("--dtype", "-d", text="Element type of the cache.", autocompletion=completion.dtypes)] = None
-    tp: Annotated[Text, _request("--tp", text="Tensor-parallel ranks.")] = None
-    pp: Annotated[Text, _request("--pp", text="Pipeline-parallel ranks.")] = None
+    dtype: Annotated[
+        Text, _request("--dtype", "-d", metavar="TYPE", text="Element type of the cache.", autocompletion=completion.dtypes)
+    ] = None
+    tp: Annotated[Text, _request("--tp", metavar="N", text="Tensor-parallel ranks.")] = None
+    pp: Annotated[Text, _request("--pp", metavar="N", text="Pipeline-parallel ranks.")] = None
     draft: Annotated[bool, _request("--draft", text="Count the draft layers too.")] = False
-    option: Annotated[list[str], _request("-o", "--option", text="NAME=VALUE: an option of the log's engine.")] = NONE_GIVEN
+    option: Annotated[
+        list[str], _request("-o", "--option", metavar="NAME=VALUE", text="NAME=VALUE: an option of the log's engine.")
+    ] = NONE_GIVEN
 
 
 class OneSize(Group):
     """One length and one batch."""
 
-    tokens: Annotated[Text, _request("--tokens", "-t", text="T: positions of a sequence (4096, 32k).")] = None
-    batch: Annotated[Text, _request("--batch", "-b", text="B: sequences.")] = None
+    tokens: Annotated[Text, _request("--tokens", "-t", metavar="N", text="T: positions of a sequence (4096, 32k).")] = None
+    batch: Annotated[Text, _request("--batch", "-b", metavar="N", text="B: sequences.")] = None
     lengths: Annotated[
-        Text, _request("--lengths", text="Sequences of different lengths: 512,8k,32k, or a file with one a line.")
+        Text,
+        _request("--lengths", metavar="LIST|FILE", text="Sequences of different lengths: 512,8k,32k, or a file with one a line."),
     ] = None
 
 
@@ -169,13 +196,15 @@ class Showing(Group):
 class Paging(Group):
     """A page beside the answer."""
 
-    html: Annotated[Path | None, _output("--html", text="Write a page with tables, charts and sliders: FILE.html.")] = None
+    html: Annotated[
+        Path | None, _output("--html", metavar="FILE", text="Write a page with tables, charts and sliders: FILE.html.")
+    ] = None
 
 
 class Drawing(Paging):
     """A picture too."""
 
-    plot: Annotated[Path | None, _output("--plot", text="Draw it too: FILE.png or FILE.svg.")] = None
+    plot: Annotated[Path | None, _output("--plot", metavar="FILE", text="Draw it too: FILE.png or FILE.svg.")] = None
     dark: Annotated[bool, _output("--dark", text="With --plot: on a dark ground.")] = False
 
 
@@ -188,4 +217,4 @@ class Forcing(Group):
 class Writing(Forcing):
     """Where a table goes."""
 
-    output: Annotated[Path | None, _output("--output", text="Write to this file instead of stdout.")] = None
+    output: Annotated[Path | None, _output("--output", metavar="FILE", text="Write to this file instead of stdout.")] = None
