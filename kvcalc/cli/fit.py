@@ -20,7 +20,7 @@ from kvcalc.core.model import Model, Request
 from kvcalc.engines.base import Engine
 from kvcalc.engines.estimate import estimate
 from kvcalc.engines.fit import BATCH, BOTH, SAMPLE, TOKENS, Fit, Memory, fit, frontier
-from kvcalc.errors import ExitCode, UsageError
+from kvcalc.errors import DeviceError, ExitCode, MissingExtraError, UsageError
 from kvcalc.units import parse_bytes
 
 EXAMPLES = (
@@ -134,10 +134,20 @@ def _device(room: Room) -> tuple[int, str, bool]:
 
         card = find_gpu(room.gpu)
         return card.bytes, f"{card.name}: {card.gib} GiB usable ({card.source})", True
-    from kvcalc.verify.device_memory import free_bytes
+    free = _free(str(room.device))
+    return free, f"free on {room.device} now", False
 
-    free, total = free_bytes(str(room.device))
-    return free, f"free on {room.device}, of {total:,} bytes", False
+
+def _free(name: str) -> int:
+    """Bytes that a device of this machine can still give. Raises DeviceError, MissingExtraError."""
+    try:
+        from kvcalc.verify.device import free_memory, pick_device
+    except ModuleNotFoundError:
+        raise MissingExtraError("asking a device needs torch", fix="pip install 'kvcalc[verify]', or give --memory") from None
+    free = free_memory(pick_device(name))
+    if free is None:
+        raise DeviceError(f"the system doesn't say what is free on {name[:40]}", fix="give --memory")
+    return free
 
 
 def _weights(text: str | None, model: Model, reference: Reference, naming: Naming) -> tuple[int, str]:

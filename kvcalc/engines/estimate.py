@@ -82,7 +82,7 @@ def _warnings(model: Model, tokens: int) -> tuple[str, ...]:
     return (*found, *model.notes)
 
 
-_RANKS = ("tp_size", "pp_size", "dp_size", "tensor_parallel_size", "pipeline_parallel_size")
+_RANKS = ("tp_size", "pp_size", "dp_size", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 
 
 def _unused(model: Model, request: Request, tally: Tally) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from kvcalc.core.counting import tally_layers, total_function
 from kvcalc.core.model import Model, Request, Tally
 from kvcalc.engines.base import Engine, counted_layers, resolve_request
+from kvcalc.engines.ranks import by_rank, sharing, total_by_rank
 
 
 def allocate(model: Model, request: Request) -> Tally:
@@ -31,8 +32,9 @@ ENGINE = Engine(
     version="1",
     source="the equation 2·L·B·T·H_kv·D_h·s, layer by layer",
     evidence="measured: equal to a concatenated cache (kvcalc verify)",
-    allocate=allocate,
+    allocate=by_rank(allocate),
     step=step,
-    total=total,
+    total=total_by_rank(total),
+    ranks=sharing,
     excluded=("weights", "activations and workspace", "padding, blocks and preallocation of any engine", "allocator overhead"),
 )

@@ -18,6 +18,7 @@ from kvcalc.core.counting import Reach, Slab, SlabRule, Types, slabs_of, tally_l
 from kvcalc.core.layers import Layer, Part, runs
 from kvcalc.core.model import Array, Model, Request, Tally
 from kvcalc.engines.base import Engine, Option, counted_layers, resolve_request
+from kvcalc.engines.ranks import by_rank, sharing, total_by_rank
 
 DEFAULT_BLOCK_SIZE = 16
 TABLE_ENTRY_BYTES = 4  # int32
@@ -97,9 +98,10 @@ ENGINE = Engine(
     version="1",
     source="whole blocks of block-size positions a sequence, and an int32 block table",
     evidence="measured: equal to a cache in blocks (kvcalc verify)",
-    allocate=allocate,
+    allocate=by_rank(allocate),
     options=(Option("block-size", "count", "positions a block holds", str(DEFAULT_BLOCK_SIZE), minimum=1),),
     step=step,
-    total=total,
+    total=total_by_rank(total),
+    ranks=sharing,
     excluded=("weights", "activations and workspace", "blocks that no sequence holds", "allocator overhead"),
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from kvcalc.core.counting import tally_layers, total_function
 from kvcalc.core.model import Model, Request, Tally
 from kvcalc.engines.base import Engine, Option, counted_layers, resolve_request
+from kvcalc.engines.ranks import by_rank, sharing, total_by_rank
 from kvcalc.errors import EngineError
 
 
@@ -61,8 +62,9 @@ ENGINE = Engine(
     version="1",
     source="the equation at T = capacity, written in place",
     evidence="measured: equal to a preallocated cache (kvcalc verify)",
-    allocate=allocate,
+    allocate=by_rank(allocate),
     options=(Option("capacity", "count", "positions that every sequence's arrays are made for", "the tokens", minimum=1),),
-    total=total,
+    total=total_by_rank(total),
+    ranks=sharing,
     excluded=("weights", "activations and workspace", "allocator overhead"),
 )

@@ -13,6 +13,7 @@ from dataclasses import replace
 from kvcalc.core.layers import Layer, kind_of
 from kvcalc.core.model import Array, LayerTally, Model, Request, Tally
 from kvcalc.engines.base import Engine
+from kvcalc.engines.ranks import copy_request
 from kvcalc.engines.vllm_groups import Group, blocks_per_request
 from kvcalc.engines.vllm_layers import Cache
 from kvcalc.engines.vllm_models import NEVER_FLOAT16
@@ -20,7 +21,7 @@ from kvcalc.engines.vllm_options import OPTIONS
 from kvcalc.engines.vllm_plan import Stage, Verdict, judge
 from kvcalc.engines.vllm_setup import VERSION, Setup, load_of, set_up
 from kvcalc.engines.vllm_specs import STATE, Load, Spec
-from kvcalc.units import format_bytes
+from kvcalc.units import ceil_div, format_bytes
 
 _STRINGENT = "vLLM holds back one block, and wants one request of the full length beside it"
 
@@ -60,7 +61,8 @@ def _verdict(setup: Setup) -> Verdict | None:
 def _running(setup: Setup, request: Request, load: Load, verdict: Verdict | None) -> tuple[tuple[int, int], ...]:
     """(tokens, how many such sequences) that hold blocks: in a pool, no more than it has blocks for."""
     tokens = setup.settings.tokens or load.max_model_len
-    wanted = request.sequences if request.lengths else ((tokens, request.batch_size),)
+    served = copy_request(request, setup.settings.dp)
+    wanted = served.sequences if request.lengths else ((tokens, served.batch_size),)
     if verdict is None:
         return wanted
     left, running = verdict.num_blocks, []
@@ -154,6 +156,7 @@ def _facts(setup: Setup, request: Request, load: Load) -> Mapping[str, tuple[obj
         "platform": (settings.platform, "request" if "platform" in request.options else "default"),
         "tensor_parallel_size": (settings.tp, "request" if settings.tp > 1 else "default"),
         "pipeline_parallel_size": (settings.pp, "request" if settings.pp > 1 else "default"),
+        **({"data_parallel_size": (settings.dp, "request")} if settings.dp > 1 else {}),
     }
 
 
@@ -234,13 +237,14 @@ def _refusal(verdict: Verdict) -> str:
 
 
 def _warnings(setup: Setup, request: Request, load: Load, verdict: Verdict | None) -> tuple[str, ...]:
-    if verdict is None or not verdict.fits or request.lengths or request.batch_size <= verdict.max_concurrency:
+    if verdict is None or not verdict.fits or request.lengths:
         return ()
     tokens = setup.settings.tokens or load.max_model_len
+    batch = ceil_div(request.batch_size, setup.settings.dp)
     at_once = verdict.num_blocks // max(blocks_per_request(setup.plan.groups, load.at(tokens)), 1)
-    if request.batch_size <= at_once:
+    if batch <= at_once:
         return ()
-    return (f"{at_once:,} of the {request.batch_size:,} sequences run at once, the others wait",)
+    return (f"{at_once:,} of the {batch:,} sequences run at once, the others wait",)
 
 
 def _notes(setup: Setup) -> tuple[str, ...]:
@@ -250,7 +254,7 @@ def _notes(setup: Setup) -> tuple[str, ...]:
     if settings.tp * settings.pp > 1:
         found.append(f"one rank of {settings.tp * settings.pp}" + (", the heaviest stage" if settings.pp > 1 else ""))
     if settings.dp > 1:
-        found.append(f"each of the {settings.dp} data-parallel copies holds as much")
+        found.append(f"one of {settings.dp} data-parallel copies, each with its share of the sequences")
     if settings.available is not None:
         found.append(_STRINGENT)
     return tuple(found)
@@ -267,11 +271,11 @@ def total(model: Model, request: Request) -> Callable[[int, int], int]:
     if first.report["num_blocks"] is not None or request.lengths or "max-model-len" in request.options:
         return lambda batch_size, tokens: allocate(model, _resized(request, batch_size, tokens)).total_bytes
     setup = set_up(model, request)
-    bytes_per_block = setup.plan.bytes_per_block
+    bytes_per_block, copies = setup.plan.bytes_per_block, setup.settings.dp
 
     def count(batch_size: int, tokens: int) -> int:
         load = load_of(model, setup.settings, request, setup.layers, tokens)
-        return batch_size * blocks_per_request(setup.plan.groups, load) * bytes_per_block
+        return ceil_div(batch_size, copies) * blocks_per_request(setup.plan.groups, load) * bytes_per_block
 
     return count
 

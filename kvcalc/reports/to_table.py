@@ -69,6 +69,7 @@ def equation_factors(found: Estimate) -> list[Factor]:
     tally, model, resolved = found.tally, found.model, found.tally.request
     part = model.layers[0][0]
     simple = len(tally.layers) == 1 and len(model.layers[0]) == 1 and not found.request.lengths and found.engine.name == "exact"
+    simple = simple and tally.layers[0].layer == model.layers[0]  # one rank's share is not the model's own heads
     if not simple or not isinstance(part, FullAttention) or part.head_dim != part.v_head_dim or _types_differ(found):
         return []
     dtype = find_dtype(str(resolved["k_dtype"][0]))

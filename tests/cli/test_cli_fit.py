@@ -102,7 +102,8 @@ def test_weights_of_an_index(capsys: pytest.CaptureFixture[str], tmp_path: Path)
         (["--memory", "1GiB", "--frontier", "--tokens", "4k"], 2),
         (["--memory", "1GiB", "--weights", "auto"], 2),
         (["--memory", "1GiB", "--engine", "vllm", "-o", "available-bytes=1GiB"], 2),
-        (["--device", "cpu"], 5),
+        (["--device", "cuda:99"], 5),
+        (["--device", "abacus"], 5),
     ],
 )
 def test_what_is_refused(capsys: pytest.CaptureFixture[str], words: list[str], code: int) -> None:

@@ -202,6 +202,7 @@ def test_narrower_types_are_offered_with_their_figures() -> None:
         "fp8 cache": 2000,
         "q8_0 cache": 1000 * 64 // 34,
         "q4_0 cache": 1000 * 64 // 18,
+        "2 tensor-parallel ranks": 2000,
     }
 
 
