@@ -23,7 +23,7 @@ from kvcalc.engines.llamacpp_metadata import metadata_of
 from kvcalc.engines.llamacpp_releases import Release, find_release
 from kvcalc.engines.llamacpp_settings import OPTIONS, Settings, settings_of
 from kvcalc.engines.llamacpp_tally import cache_bytes, caches_report, tally_layers
-from kvcalc.errors import EngineError
+from kvcalc.errors import EngineError, UsageError
 from kvcalc.units import ceil_div, round_up
 
 
@@ -180,8 +180,6 @@ def _cells(raw: int, pad: int, settings: Settings, hparams: Hparams, release: Re
 
 def _warnings(settings: Settings, context: Context, hparams: Hparams) -> list[str]:
     found = []
-    if settings.ctx_size > hparams.context > 0:
-        found.append(f"the context of {settings.ctx_size:,} goes beyond the {hparams.context:,} that the model was made for")
     given = context.cells * (1 if context.unified else context.sequences)
     if given > max(2 * settings.ctx_size, settings.ctx_size + 4096):
         found.append(
@@ -248,21 +246,21 @@ def _report(settings: Settings, context: Context, hparams: Hparams, memory: Memo
 
 def total(model: Model, request: Request) -> Callable[[int, int], int]:
     """The same figure as a function of batch and tokens: the file is read once, then a cell costs a few products."""
+    if "ctx-size" in request.options:
+        raise UsageError("a context size is given, and lengths besides", fix="leave -o ctx-size out: it follows from both")
     release, _ = find_release(_text(request, "release"))
     hparams = hparams_of(model, release)
-    options = {name: value for name, value in request.options.items() if name not in ("ctx-size", "parallel")}
-    origins = {**request.origins, "tokens": "sweep", "batch_size": "sweep"}
-    base = replace(request, options=options, origins=origins, lengths=())
-    settings = settings_of(replace(base, tokens=256, batch_size=1), hparams, release)
+    fixed = request.options.get("parallel")
+    settings = settings_of(replace(request, tokens=256, batch_size=1, lengths=(), origins={}), hparams, release)
     check(settings, hparams, release)
-    memory = _memory(hparams, settings, release, request.draft)
-    rows = cache_bytes(memory, settings.type_k, settings.type_v)
+    rows = cache_bytes(_memory(hparams, settings, release, request.draft), settings.type_k, settings.type_v)
 
     def figure(batch_size: int, tokens: int) -> int:
-        asked = replace(settings, ctx_size=batch_size * tokens, parallel=batch_size)
-        if batch_size > release.max_sequences:
-            check(asked, hparams, release)
-        return rows(context_of(asked, hparams, release))
+        sequences = batch_size if fixed is None else int(fixed)
+        if batch_size not in (1, sequences) or sequences > release.max_sequences:
+            settings_of(replace(request, tokens=tokens, batch_size=batch_size), hparams, release)  # says what is wrong
+            check(replace(settings, parallel=sequences), hparams, release)
+        return rows(context_of(replace(settings, ctx_size=sequences * tokens, parallel=sequences), hparams, release))
 
     return figure
 

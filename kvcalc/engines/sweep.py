@@ -50,15 +50,24 @@ def cells(grid: Grid) -> Iterator[Cell]:
 
 
 def _cells_of(grid: Grid, model: Model, request: Request) -> Iterator[Cell]:
-    types, _ = resolve_types(model, request)
     total = total_function(grid.engine, model, request)
-    name, k_name, v_name = model.name, types.k.name, types.v.name
+    name, (k_name, v_name) = model.name, _type_names(grid, model, request)
     limit = model.max_tokens or 2**63
     budget = grid.memory
     for batch in grid.batches:
         for tokens in grid.lengths():
             size = total(batch, tokens)
             yield Cell(name, k_name, v_name, batch, tokens, size, tokens > limit, None if budget is None else size <= budget)
+
+
+def _type_names(grid: Grid, model: Model, request: Request) -> tuple[str, str]:
+    """The types that the engine takes: its own default may be another than the model's type."""
+    if not grid.engine.reads_file:
+        types, _ = resolve_types(model, request)
+        return types.k.name, types.v.name
+    first = next(iter(grid.lengths()), 1)
+    resolved = grid.engine.allocate(model, replace(request, batch_size=grid.batches[0], tokens=first)).request
+    return str(resolved["k_dtype"][0]), str(resolved["v_dtype"][0])
 
 
 def total_function(engine: Engine, model: Model, request: Request) -> Callable[[int, int], int]:

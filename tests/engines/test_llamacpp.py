@@ -232,9 +232,10 @@ def test_many_sequences_of_a_short_context_are_each_rounded_up() -> None:
 
 
 def test_a_context_beyond_the_models_own_is_only_warned_of() -> None:
-    tally = ENGINE.allocate(llama(), asked(tokens=16384))
-    assert tally.total_bytes == 16384 * CELL
-    assert any("8,192" in warning for warning in tally.warnings)
+    found = estimate(llama(), asked(tokens=16384), ENGINE)
+    assert found.total_bytes == 16384 * CELL
+    assert any("8,192" in warning for warning in found.warnings)
+    assert estimate(llama(), asked(tokens=8192, batch=16), ENGINE).warnings == ()
 
 
 def test_growth_is_told_by_the_256() -> None:
@@ -347,6 +348,15 @@ def test_total_function_equals_the_tally(name: str, tokens: int, batch: int, uni
     request = asked(tokens=tokens, batch=batch, kv_unified=unified)
     assert ENGINE.total is not None
     assert ENGINE.total(given_model, request)(batch, tokens) == total(given_model, request)
+
+
+def test_total_function_keeps_to_the_sequences_that_are_named() -> None:
+    assert ENGINE.total is not None
+    assert ENGINE.total(llama(), asked(parallel=4))(1, 1024) == 4 * 1024 * CELL
+    with pytest.raises(UsageError, match="2 sequences"):
+        ENGINE.total(llama(), asked(parallel=4))(2, 1024)
+    with pytest.raises(UsageError, match="context size"):
+        ENGINE.total(llama(), asked(ctx_size=4096))
 
 
 @given(names, contexts, counts)
