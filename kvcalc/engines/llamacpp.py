@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from kvcalc.core.model import Model, Request, Tally
 from kvcalc.engines.base import Engine
-from kvcalc.engines.llamacpp_arches import ARCHES, UNUSABLE
+from kvcalc.engines.llamacpp_arches import ARCHES, MTP_GRAPHS, SPLIT_BY_BLOCK, UNUSABLE
 from kvcalc.engines.llamacpp_caches import Context, Layout, Memory, memory_of
 from kvcalc.engines.llamacpp_hparams import Hparams
 from kvcalc.engines.llamacpp_metadata import metadata_of
@@ -40,7 +40,7 @@ def allocate(model: Model, request: Request) -> Tally:
         request=_resolved(settings, context),
         report=_report(settings, context, hparams, memory, release),
         warnings=tuple(text for text in (warning, *_warnings(settings, context, hparams)) if text),
-        notes=(*_converted(model), *_notes(settings, hparams, memory)),
+        notes=(*_converted(model), *_shrinks(settings, release), *_notes(settings, hparams, memory)),
     )
 
 
@@ -74,7 +74,7 @@ def check(settings: Settings, hparams: Hparams, release: Release) -> None:
     _check_types(settings, hparams, release)
     if settings.mtp and not _predicts(hparams, release):
         raise EngineError(
-            "llama.cpp refuses: an MTP context is asked for, and the file has no blocks that predict further tokens",
+            "llama.cpp refuses an MTP context: the file has no blocks that predict further tokens, or it no graph for them",
             hparams.name,
             "leave -o context-type out",
         )
@@ -145,7 +145,10 @@ def _memory(hparams: Hparams, settings: Settings, release: Release, draft: bool)
 
 
 def _predicts(hparams: Hparams, release: Release) -> bool:
-    return release.nextn_arches is None and hparams.nextn > 0 and not hparams.arch.router
+    """Whether a second context can be made, for the blocks that predict further tokens."""
+    if release.nextn_arches is not None or hparams.nextn == 0 or hparams.arch.router:
+        return False
+    return hparams.name in MTP_GRAPHS or hparams.arch.memory not in SPLIT_BY_BLOCK
 
 
 def _layout(settings: Settings, release: Release) -> Layout:
@@ -196,6 +199,12 @@ def _converted(model: Model) -> tuple[str, ...]:
     if model.format == "gguf":
         return ()
     return ("the GGUF keys are those that llama.cpp's converter would write for this model",)
+
+
+def _shrinks(settings: Settings, release: Release) -> tuple[str, ...]:
+    if not settings.origins["ctx-size"].startswith("default of llama-server:") or release.nextn_arches is not None:
+        return ()
+    return ("llama-server fits a context that is not asked for to the free device memory: this is the most that it takes",)
 
 
 def _notes(settings: Settings, hparams: Hparams, memory: Memory) -> tuple[str, ...]:

@@ -159,6 +159,15 @@ ARCHES: dict[str, Arch] = {
     "dflash": replace(_DRAFT, memory="draft_flash"),
 }
 
+# these have a graph for the blocks that predict further tokens; where the caches are split by block, others fail
+MTP_GRAPHS = frozenset(
+    names(
+        "bailingmoe3 cohere2moe deepseek2 deepseek32 deepseek4 glm-dsa glm4moe glm5-next hy_v3 mimo2 nemotron_h_moe qwen35 "
+        "qwen35moe qwen3next step35"
+    )
+)
+SPLIT_BY_BLOCK = frozenset(("kv", "dsa", "dsa_window", "compressed", "hybrid_pooled", "draft_flash"))
+
 # in llama.cpp's list, without a model behind the name
 UNUSABLE = {
     "clip": "a vision projector (mmproj) holds no language model and no cache",

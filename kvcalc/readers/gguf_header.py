@@ -15,7 +15,7 @@ from __future__ import annotations
 import io
 import struct
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Literal
 
 from kvcalc.core.gguf import TENSOR_TYPES, GgufMetadata, Skipped, TensorInfo
 from kvcalc.errors import GgufError
@@ -23,8 +23,8 @@ from kvcalc.units import round_up
 
 MAGIC = b"GGUF"
 MAX_HEADER = 256 * 2**20  # real ones stay under 40 MB; a stream of unknown length is not followed further
-MAX_KEYS = 2**16
-MAX_TENSORS = 2**16
+MAX_KEYS = 2**13  # published files have under 100
+MAX_TENSORS = 2**15  # and under 3,000
 MAX_STRINGS = 2**21  # of one array; the largest vocabularies have 2^18
 MAX_NAME = 2**16
 MAX_DIMENSIONS = 4
@@ -71,9 +71,8 @@ def read_header(stream: IO[bytes], where: str = "GGUF", limit: int | None = None
     values, types = _keys(source, key_count)
     alignment = _alignment(source, values)
     tensors = _tensors(source, tensor_count)
-    order = "big" if source.order == ">" else "little"
     return GgufHeader(
-        GgufMetadata(values, types, tensors), tensors, version, order, alignment, round_up(source.offset, alignment)
+        GgufMetadata(values, types, tensors), tensors, version, source.byte_order, alignment, round_up(source.offset, alignment)
     )
 
 
@@ -89,7 +88,8 @@ class _Source:
         self._position = 0  # in the buffer
         self._base = 0  # bytes before the buffer
         self._chunk = 2**16
-        self.order = "<"
+        self.order = "<"  # as struct writes it
+        self.byte_order: Literal["little", "big"] = "little"
         self.kept = 0
 
     @property
@@ -134,10 +134,12 @@ class _Source:
 
     def take(self, size: int, what: str) -> bytes:
         """The next ``size`` bytes."""
-        self.demand(size, what)
-        self._fill(size, what)
         start = self._position
-        self._position += size
+        if start + size > len(self._buffer):
+            self.demand(size, what)
+            self._fill(size, what)
+            start = self._position
+        self._position = start + size
         return self._buffer[start : start + size]
 
     def skip(self, size: int, what: str) -> None:
@@ -165,11 +167,11 @@ class _Source:
 
     def u32(self, what: str) -> int:
         """An unsigned 32-bit integer."""
-        return int.from_bytes(self.take(4, what), "little" if self.order == "<" else "big")
+        return int.from_bytes(self.take(4, what), self.byte_order)
 
     def u64(self, what: str) -> int:
         """An unsigned 64-bit integer."""
-        return int.from_bytes(self.take(8, what), "little" if self.order == "<" else "big")
+        return int.from_bytes(self.take(8, what), self.byte_order)
 
     def count(self, what: str, largest: int) -> int:
         """A u64 that counts things. Raises GgufError beyond ``largest``."""
@@ -180,7 +182,9 @@ class _Source:
 
     def name(self, what: str) -> str:
         """A key or a tensor's name."""
-        length = self.count(f"the length of {what}", MAX_NAME)
+        length = self.u64(what)
+        if length > MAX_NAME:
+            raise self.error(f"{what} is {length:,} bytes long, and no file has over {MAX_NAME:,}", "the file is damaged")
         try:
             return self.take(length, what).decode("utf-8")
         except UnicodeDecodeError as problem:
@@ -216,7 +220,7 @@ def _open(source: _Source) -> int:
         )
     version = source.u32("the version")
     if version & 0xFFFF == 0:  # a small number in the other byte order
-        source.order = ">"
+        source.order, source.byte_order = ">", "big"
         version = int.from_bytes(version.to_bytes(4, "little"), "big")
     if version not in (2, 3):
         older = version == 1
@@ -233,10 +237,10 @@ def _keys(source: _Source, count: int) -> tuple[dict[str, object], dict[str, str
     values: dict[str, object] = {}
     types: dict[str, str] = {}
     for index in range(count):
-        key = source.name(f"the name of key {index}")
+        key = source.name("a key's name")
         if not key or key in values:
             raise source.error(f"the key {key!r} stands twice" if key else f"key {index} has no name", "the file is damaged")
-        values[key], types[key] = _value(source, source.u32(f"the type of {key}"), key)
+        values[key], types[key] = _value(source, source.u32("a key's type"), key)
     return values, types
 
 
@@ -301,8 +305,8 @@ def _alignment(source: _Source, values: dict[str, object]) -> int:
 def _tensors(source: _Source, count: int) -> tuple[TensorInfo, ...]:
     found: list[TensorInfo] = []
     names: set[str] = set()
-    for index in range(count):
-        tensor = _tensor(source, index)
+    for _ in range(count):
+        tensor = _tensor(source)
         if tensor.name in names:
             raise source.error(f"the tensor {tensor.name!r} stands twice", "the file is damaged")
         names.add(tensor.name)
@@ -310,15 +314,15 @@ def _tensors(source: _Source, count: int) -> tuple[TensorInfo, ...]:
     return tuple(found)
 
 
-def _tensor(source: _Source, index: int) -> TensorInfo:
-    name = source.name(f"the name of tensor {index}")
-    dimensions = source.u32(f"the dimensions of {name}")
+def _tensor(source: _Source) -> TensorInfo:
+    name = source.name("a tensor's name")
+    dimensions = source.u32("a tensor's dimensions")
     if dimensions > MAX_DIMENSIONS:
         raise source.error(
             f"the tensor {name!r} has {dimensions:,} dimensions, and {MAX_DIMENSIONS} is the most", "the file is damaged"
         )
-    code = f"{source.order}{dimensions}QIQ"
-    *shape, type_id, offset = struct.unpack(code, source.take(8 * dimensions + 12, f"the tensor {name}"))
+    row = source.take(8 * dimensions + 12, "a tensor's row")
+    *shape, type_id, offset = struct.unpack(f"{source.order}{dimensions}QIQ", row)
     tensor = TensorInfo(name, tuple(shape), type_id, offset)
     if type_id > MAX_TYPE_ID:
         raise source.error(f"the tensor {name!r} has the unknown type {type_id:,}", "the file is damaged")

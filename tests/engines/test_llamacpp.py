@@ -151,11 +151,13 @@ def test_unasked_the_server_takes_the_models_context_for_four_sequences_in_one_c
     tally = ENGINE.allocate(llama(), asked())
     assert tally.total_bytes == 8192 * CELL
     assert (tally.report["n_seq_max"], tally.report["kv_unified"], tally.report["swa_full"]) == (4, True, False)
+    assert any("free device memory" in note for note in tally.notes)
 
 
 def test_the_library_takes_512_cells_for_one_sequence() -> None:
     tally = ENGINE.allocate(llama(), asked(defaults="library"))
     assert tally.total_bytes == 512 * CELL
+    assert tally.notes == ()
     assert (tally.report["n_seq_max"], tally.report["kv_unified"], tally.report["swa_full"]) == (1, False, True)
 
 
@@ -313,6 +315,17 @@ def test_drafts_of_deepseek4_count_only_where_their_tensors_are() -> None:
     assert total(model(metadata, (probe,)), mtp) > 0
     with pytest.raises(EngineError, match="no blocks that predict"):
         ENGINE.allocate(model(metadata, ()), mtp)
+
+
+def test_an_mtp_context_needs_a_graph_of_the_engine() -> None:
+    with pytest.raises(EngineError, match="no graph for them"):
+        ENGINE.allocate(llama(nextn_predict_layers=1), asked(tokens=256, context_type="mtp"))
+
+
+def test_draft_counts_the_second_context_too() -> None:
+    given_model = model(SAMPLE["models"]["deepseek-v3-mla-mtp"])
+    alone, both = (total(given_model, replace(asked(tokens=4096), draft=draft)) for draft in (False, True))
+    assert both - alone == total(given_model, asked(tokens=4096, context_type="mtp")) == 4096 * 576 * 2
 
 
 def test_a_draft_that_reads_its_targets_cache_has_none() -> None:
