@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -93,11 +94,12 @@ def main(argv: list[str] | None = None) -> int:
     except KvcalcError as problem:
         return _known(problem, words)
     except BrokenPipeError:
-        _quiet_stdout()
-        return ExitCode.OK
+        return _quiet_stdout()
     except KeyboardInterrupt:
         return _interrupted()
     except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):  # the parser turns it into an exit of its own
+            return _quiet_stdout()
         return stop.code if isinstance(stop.code, int) else ExitCode.OK
     except Exception as problem:  # noqa: BLE001 - the last resort: usage errors of Typer's, or a bug of ours
         return _unknown(problem, words)
@@ -137,12 +139,11 @@ def _interrupted() -> int:
     return INTERRUPTED
 
 
-def _quiet_stdout() -> None:
+def _quiet_stdout() -> int:
     """The reader has gone: nothing more is written, nor complained about at exit."""
-    try:
+    with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, AttributeError):
-        return
+    return ExitCode.OK
 
 
 def run() -> None:

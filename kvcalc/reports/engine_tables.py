@@ -26,8 +26,9 @@ def engine_view(engine: Engine) -> RenderableType:
         (engine.name, "bold"), f"  {engine.version}\nrules read from: {engine.source}\nevidence: {engine.evidence}"
     )
     table = plain_table("-o option", "value", "default", "what it does")
+    table.columns[0].no_wrap = True  # a name is copied whole
     for option in engine.options:
-        values = "|".join(option.choices) if option.choices else option.kind
+        values = ", ".join(option.choices) if option.choices else option.kind
         table.add_row(option.name, Text(values), option.default, option.help)
     return Group(head, "", table if engine.options else Text("no options"))
 

@@ -58,19 +58,44 @@ def write_json(head: Document, cells: Iterable[Cell], stream: TextIO) -> None:
 
 
 def tables(cells: Iterable[Cell], width: int) -> Iterator[RenderableType]:
-    """Tables of up to ``PAGE`` rows; bars, and a line above for what is the same in all rows, only where one holds everything."""
+    """One table with bars, and a line above for what is the same in all rows; beyond ``PAGE`` rows plain lines, as they come."""
     rest = iter(cells)
     page = list(islice(rest, PAGE))
     following = next(rest, None)
     if following is not None:
-        rest = chain([following], rest)
-    constant = _constant_columns(page) if following is None else frozenset()
+        yield from _pages(chain(page, [following], rest))
+        return
+    constant = _constant_columns(page)
     if constant:
         yield Text(_title(page[0], constant), style="bold")
-    bars = BAR_WIDTHS[width >= NARROW] if following is None else 0
-    yield _table(page, constant, bars, heading=True)
-    while page := list(islice(rest, PAGE)):
-        yield _table(page, constant, 0, heading=False)
+    yield _table(page, constant, BAR_WIDTHS[width >= NARROW])
+
+
+def _pages(cells: Iterator[Cell]) -> Iterator[Text]:
+    """Lines of fixed columns: a row's place doesn't depend on the rows to come."""
+    heading: tuple[str, ...] = (*_HEADS.values(), "size", "")
+    while page := list(islice(cells, PAGE)):
+        text = Text(no_wrap=True, overflow="ignore")
+        if heading:
+            text.append(_line(*heading[:-1], "fits" if page[0].fits is not None else ""), style="bold")
+            heading = ()
+        for cell in page:
+            text.append(_line(*map(_shown, cell[:6]), format_bytes(cell.total_bytes), *_marks(cell)), style=_style(cell))
+        text.right_crop(1)  # the last line's end comes with printing
+        yield text
+
+
+def _line(*words: str) -> str:
+    return _LINE.format(*words[:7], "  ".join(word for word in words[7:] if word)).rstrip() + "\n"
+
+
+def _marks(cell: Cell) -> tuple[str, str]:
+    fits = f"{_word(cell.fits):<4}" if cell.fits is not None else ""
+    return fits, "beyond the model's maximum" if cell.beyond_model_maximum else ""
+
+
+def _style(cell: Cell) -> str:
+    return "red" if cell.fits is False else ""
 
 
 def _constant_columns(page: list[Cell]) -> frozenset[str]:
@@ -79,7 +104,7 @@ def _constant_columns(page: list[Cell]) -> frozenset[str]:
     return frozenset(name for name in names if len({getattr(cell, name) for cell in page}) == 1) if len(page) > 1 else frozenset()
 
 
-_WIDTHS = {"model": 24, "k_dtype": 9, "v_dtype": 9, "batch_size": 10, "tokens": 11, "total_bytes": 19}
+_LINE = "{:<24}  {:<9}  {:<9}  {:>10}  {:>11}  {:>19}  {:>12}  {}"
 _HEADS = {
     "model": "model",
     "k_dtype": "K type",
@@ -94,29 +119,19 @@ def _title(cell: Cell, names: frozenset[str]) -> str:
     return "  ".join(f"{_HEADS[name]} {getattr(cell, name)}" for name in _HEADS if name in names)
 
 
-def _table(page: list[Cell], constant: frozenset[str], bar_width: int, heading: bool) -> Table:
+def _table(page: list[Cell], constant: frozenset[str], bar_width: int) -> Table:
     names = [name for name in _HEADS if name not in constant]
     first = page[0]
     numeric = [index for index, name in enumerate(names) if name in ("batch_size", "tokens", "total_bytes")]
-    heads = [
-        *(_HEADS[name] for name in names),
-        "size",
-        *(["fits"] if first.fits is not None else []),
-        "",
-        *([""] if bar_width else []),
-    ]
+    fits = ["fits"] if first.fits is not None else []
+    heads = [*(_HEADS[name] for name in names), "size", *fits, "", ""]
     table = plain_table(*heads, right=[*numeric, len(names)])
-    table.show_header = heading
-    if not bar_width:
-        for name, column in zip(names, table.columns, strict=False):
-            column.min_width = _WIDTHS[name]
     largest = max(cell.total_bytes for cell in page)
     for cell in page:
         values = [_shown(getattr(cell, name)) for name in names]
-        fits = [_word(cell.fits)] if cell.fits is not None else []
-        mark = "beyond the model's maximum" if cell.beyond_model_maximum else ""
-        tail = [bar(cell.total_bytes, largest, bar_width)] if bar_width else []
-        table.add_row(*values, format_bytes(cell.total_bytes), *fits, *tail, mark, style="red" if fits == ["no"] else None)
+        fit, mark = _marks(cell)
+        drawn = bar(cell.total_bytes, largest, bar_width)
+        table.add_row(*values, format_bytes(cell.total_bytes), *([fit] if fits else []), drawn, mark, style=_style(cell))
     return table
 
 

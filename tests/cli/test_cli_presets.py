@@ -1,0 +1,92 @@
+"""``kvcalc presets`` and ``kvcalc engines``: what there is."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Cli
+
+from kvcalc.engines import ENGINES, find_engine
+from kvcalc.readers.presets import shipped_folder
+
+
+def test_all_presets_are_listed(cli: Cli) -> None:
+    found = cli("presets", "--json").json["presets"]
+    assert {each["name"] for each in found} == {path.stem for path in shipped_folder().glob("*.yaml")}
+    assert all({"name", "title", "family", "aliases", "checkpoint", "source", "config"} <= each.keys() for each in found)
+
+
+def test_a_word_filters(cli: Cli) -> None:
+    found = cli("presets", "qwen3", "--json").json["presets"]
+    assert 5 < len(found) < 100
+    assert all("qwen3" in f"{each['name']} {each['title']} {each['family']} {each['aliases']}".lower() for each in found)
+    out = cli("presets", "qwen3").out
+    assert all(each["name"] in out for each in found)
+
+
+def test_a_name_shows_everything_and_where_it_was_read(cli: Cli) -> None:
+    out = cli("presets", "llama-8b").out
+    assert "config.num_key_value_heads" in out
+    assert "read from" in out
+    (found,) = cli("presets", "llama-8b", "--json").json["presets"]
+    assert found["name"] == "llama-8b"
+
+
+def test_an_alias_shows_its_preset(cli: Cli) -> None:
+    (found,) = cli("presets", "llama3.1-8b", "--json").json["presets"]
+    assert found["name"] == "llama-8b"
+
+
+def test_a_misspelt_name_gets_the_nearest(cli: Cli) -> None:
+    ran = cli("presets", "lamma-8b", "--json")
+    assert ran.code == 3
+    assert "llama-8b" in ran.json["error"]["fix"]
+
+
+def test_all_engines_are_listed(cli: Cli) -> None:
+    found = cli("engines", "--json").json["engines"]
+    assert [each["name"] for each in found] == list(ENGINES)
+    out = cli("engines").out
+    assert all(name in out for name in ENGINES)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_engine_says_version_source_evidence_and_options(name: str, cli: Cli) -> None:
+    engine = find_engine(name)
+    assert engine.name == name
+    assert all((engine.version, engine.source, engine.evidence, engine.excluded))
+    out = cli("engines", name).out
+    (found,) = cli("engines", name, "--json").json["engines"]
+    assert (found["version"], found["source"], found["evidence"]) == (engine.version, engine.source, engine.evidence)
+    assert [each["name"] for each in found["options"]] == [option.name for option in engine.options]
+    for option in engine.options:
+        assert option.name in out
+        assert option.help
+        assert option.kind in ("int", "count", "bytes", "bool", "text", "choice")
+        assert bool(option.choices) == (option.kind == "choice")
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_options_that_an_engine_lacks_or_can_t_take_are_usage_errors(name: str, cli: Cli) -> None:
+    shape = ("estimate", "llama-8b", "--engine", name)
+    for text in ("nonsense", "nonsense=1", "", "=", "=1"):
+        ran = cli(*shape, "-o", text)
+        assert ran.code == 2, text
+        assert "no option" in ran.err
+    for option in find_engine(name).options:
+        for value in ("", "\0", "nope nope"):
+            ran = cli(*shape, "-o", f"{option.name}={value}")
+            assert ran.code in (2, 4) or option.kind == "text", (option.name, value, ran.out[:200])
+            assert "Traceback" not in ran.err
+        if option.kind in ("int", "count", "bytes"):
+            for value in ("--5", "1e30", "nan", "9" * 40, "0x10", "-"):
+                assert cli(*shape, "-o", f"{option.name}={value}").code == 2, (option.name, value)
+        twice = ("-o", f"{option.name}=1", "-o", f"{option.name}=1")
+        assert cli(*shape, *twice).code == 2
+
+
+@pytest.mark.parametrize(("word", "near"), [("vlm", "vllm"), ("exakt", "exact"), ("zzz", "exact")])
+def test_a_misspelt_engine(word: str, near: str, cli: Cli) -> None:
+    ran = cli("engines", word)
+    assert ran.code == 4
+    assert near in ran.err
+    assert cli("estimate", "llama-8b", "--engine", word).code == 4
