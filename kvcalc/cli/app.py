@@ -6,6 +6,7 @@ Exit codes: 0 done or yes; 1 the answer is no; 2 usage; 3 bad input; 4 unsupport
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from contextlib import suppress
@@ -17,7 +18,7 @@ import typer
 
 from kvcalc import __version__
 from kvcalc.cli.plain import take_plain
-from kvcalc.errors import ExitCode, KvcalcError, UsageError
+from kvcalc.errors import ExitCode, KvcalcError, OutputError, UsageError
 
 VERBS: dict[str, str] = {
     "estimate": "kvcalc.cli.estimate",
@@ -93,13 +94,13 @@ def main(argv: list[str] | None = None) -> int:
         return int(result or ExitCode.OK)
     except KvcalcError as problem:
         return _known(problem, words)
-    except BrokenPipeError:
-        return _quiet_stdout()
+    except OSError as problem:
+        return _unwritten(problem, words)
     except KeyboardInterrupt:
         return _interrupted()
     except SystemExit as stop:
         if isinstance(stop.__context__, BrokenPipeError):  # the parser turns it into an exit of its own
-            return _quiet_stdout()
+            return _unwritten(stop.__context__, words)
         return stop.code if isinstance(stop.code, int) else ExitCode.OK
     except Exception as problem:  # noqa: BLE001 - the last resort: usage errors of Typer's, or a bug of ours
         return _unknown(problem, words)
@@ -139,13 +140,33 @@ def _interrupted() -> int:
     return INTERRUPTED
 
 
-def _quiet_stdout() -> int:
-    """The reader has gone: nothing more is written, nor complained about at exit."""
-    with suppress(OSError, ValueError, AttributeError):
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+
+
+def _unwritten(problem: OSError, words: list[str]) -> int:
+    """The answer could not be written. A reader that has gone (``| head``) is no error; a full disk is."""
+    if not isinstance(problem, BrokenPipeError) and problem.errno not in _DISK_ERRORS:
+        return _unknown(problem, words)
+    with suppress(OSError, ValueError, AttributeError):  # what is still in the buffer must not fail again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return ExitCode.OK
+    if isinstance(problem, BrokenPipeError):
+        return ExitCode.OK
+    return _known(
+        OutputError(f"the answer can't be written: {problem.strerror}", fix="free some space, or write elsewhere"), words
+    )
 
 
 def run() -> None:
     """The console script."""
+    _settle_streams()
     sys.exit(main())
+
+
+def _settle_streams() -> None:
+    """A closed stream swallows what is written; a character that the terminal's encoding lacks becomes a question mark."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - it lives as long as we do
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
