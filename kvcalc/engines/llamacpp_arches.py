@@ -173,6 +173,7 @@ UNUSABLE = {
     "clip": "a vision projector (mmproj) holds no language model and no cache",
     "gptj": "llama.cpp lists the name, and can load no such model",
 }
+WHOLE_ROTATION = frozenset(names("llama deci falcon llama-embed"))
 MAX_LAYERS = 512  # LLAMA_MAX_LAYERS
 MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ
 GLM_5_2_CONTEXT = 1_048_576  # from here on glm-dsa files without indexer.types are GLM-5.2: two full layers, then every 4th

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kvcalc.engines.llamacpp_arches import GLM_5_2_CONTEXT, MAX_LAYERS, Arch, Window
+from kvcalc.engines.llamacpp_arches import GLM_5_2_CONTEXT, MAX_LAYERS, WHOLE_ROTATION, Arch, Window
 from kvcalc.engines.llamacpp_keys import Keys
 
 
@@ -94,6 +94,7 @@ def _base(keys: Keys, arch: Arch) -> Hparams:
     heads = keys.per_layer("attention.head_count", layers) or [0] * layers
     kv_heads = keys.per_layer("attention.head_count_kv", layers) or heads
     k_width, v_width = _head_widths(keys, heads[0], embedding)
+    _check_rotation(keys, heads[0], k_width)
     mla = _latent(keys, arch)
     if arch.latent_values:
         v_width = keys.number("attention.kv_lora_rank")
@@ -127,6 +128,15 @@ def _head_widths(keys: Keys, heads: int, embedding: int) -> tuple[int, int]:
         return 0, 0
     default = embedding // heads if heads else 0
     return keys.number("attention.key_length", default), keys.number("attention.value_length", default)
+
+
+def _check_rotation(keys: Keys, heads: int, k_width: int) -> None:
+    """Some architectures rotate the whole key, and refuse a file that says otherwise."""
+    if keys.arch not in WHOLE_ROTATION or not heads:
+        return
+    rotated = keys.number("rope.dimension_count", k_width)
+    if rotated != k_width:
+        raise keys.refuse("rope.dimension_count", f"it is {rotated}, and must be the key's width, {k_width}")
 
 
 def _latent(keys: Keys, arch: Arch) -> bool:

@@ -293,6 +293,7 @@ def test_an_unknown_release_is_refused(release: str) -> None:
         ("context_length", None, "missing"),
         ("context_length", 2**32, "no number"),
         ("nextn_predict_layers", 33, "33 of them"),
+        ("rope__dimension_count", 64, "the key's width, 128"),
     ],
 )
 def test_a_key_that_the_engine_refuses_is_refused(key: str, value: object, what: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kvcalc.core.model import Request
+from kvcalc.core.model import OptionValue, Request
 from kvcalc.errors import EngineError, UsageError
 from kvcalc.readers.gguf import GgufFile, read_gguf
 from kvcalc.readers.gguf_model import model_of_gguf, read_gguf_model
@@ -30,13 +31,18 @@ K (f16):    {k:.2f} MiB, V (f16):    {k:.2f} MiB
 """
 
 
+def _silent(*_: object) -> None:
+    """Nobody listens."""
+
+
 class Library(SimpleNamespace):
     """As much of llama-cpp-python as is asked: it writes a log instead of loading anything."""
 
     def __init__(self, log: str, loads: bool = True, makes: bool = True) -> None:
         super().__init__(__version__="0.0.test")
         self.llama_log_callback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
-        self._log, self._loads, self._makes, self._say = log, loads, makes, None
+        self._log, self._loads, self._makes = log, loads, makes
+        self._say: Callable[..., None] = _silent
         self.asked: Any = None
 
     def llama_backend_init(self) -> None:
@@ -44,7 +50,7 @@ class Library(SimpleNamespace):
 
     def llama_log_set(self, callback: Any, _data: object) -> None:
         """Keep the callback; an empty one is the default."""
-        self._say = callback if bool(callback) else None
+        self._say = callback if bool(callback) else _silent
 
     def llama_model_default_params(self) -> Any:
         """Fields that the real one has."""
@@ -82,7 +88,7 @@ def file(tmp_path: Path) -> str:
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, file: str, library: Library) -> Any:
-    monkeypatch.setitem(sys.modules, "llama_cpp", library)  # type: ignore[arg-type]  # a stand-in
+    monkeypatch.setitem(sys.modules, "llama_cpp", library)
     return compare(read_gguf_model(file), Request(options={"ctx-size": 4096, "parallel": 1}), Settings())
 
 
@@ -125,7 +131,7 @@ def test_a_context_that_the_library_does_not_make_is_refused(monkeypatch: pytest
 
 def test_a_dump_is_no_file_to_load(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     metadata = GgufFile(read_gguf(file).metadata, "somewhere.json")
-    monkeypatch.setitem(sys.modules, "llama_cpp", Library(""))  # type: ignore[arg-type]  # a stand-in
+    monkeypatch.setitem(sys.modules, "llama_cpp", Library(""))
     with pytest.raises(UsageError, match="whole GGUF file"):
         compare(model_of_gguf(metadata, {}), Request(tokens=256), Settings())
 
@@ -150,6 +156,7 @@ def test_the_library_itself_agrees(tmp_path: Path) -> None:
 
     path = tmp_path / "tiny.gguf"
     write_tiny_llama(path)
-    for options in ({"ctx-size": 4096}, {"ctx-size": 3000, "parallel": 3, "flash-attn": "off", "cache-type-k": "q8_0"}):
-        report = compare(read_gguf_model(str(path)), Request(options=dict(options)), Settings())
+    asked: list[dict[str, OptionValue]] = [{"ctx-size": 4096}, {"ctx-size": 3000, "parallel": 3, "cache-type-k": "q8_0"}]
+    for options in asked:
+        report = compare(read_gguf_model(str(path)), Request(options=options), Settings())
         assert report.passed, json.dumps([row.note for row in report.rows])
