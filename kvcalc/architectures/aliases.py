@@ -15,7 +15,7 @@ COMMON_ALIASES: dict[str, tuple[str, ...]] = {
         "num_attention_groups",
     ),
     "head_dim": ("head_dim", "kv_channels", "attention_head_dim"),
-    "hidden_size": ("hidden_size", "n_embd", "d_model", "n_embed", "model_dim"),
+    "hidden_size": ("hidden_size", "n_embd", "d_model", "n_embed", "model_dim", "dim"),
     "max_tokens": (
         "max_position_embeddings",
         "n_positions",
@@ -52,6 +52,7 @@ NESTED_KEYS: tuple[str, ...] = (
     "text_config",
     "language_config",
     "llm_config",
+    "llm_cfg",
     "decoder_config",
     "text_model_config",
     "lm_config",

@@ -25,6 +25,7 @@ class Architecture:
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     constants: Mapping[str, object] = field(default_factory=dict)
     defaults: str = ""
+    own_defaults: Mapping[str, object] = field(default_factory=dict)  # what its class declares, where no row of those exists
     over_nested: bool = False  # the rule reads the nested decoder's fields: a parent that gives its decoder an encoder
     gguf: tuple[str, ...] = ()  # the names that GGUF files use for it
     encoder_tokens: str = ""  # the field that fixes the encoder's length (Whisper: max_source_positions)

@@ -18,6 +18,7 @@ from kvcalc.architectures.class_defaults import (
 )
 from kvcalc.architectures.library_rows import REFUSED
 from kvcalc.architectures.table import ARCHITECTURES
+from kvcalc.architectures.table_remote import CLASS_TYPES
 from kvcalc.core.fields import Field, Fields
 from kvcalc.errors import ArchitectureError
 from kvcalc.values import value
@@ -52,8 +53,10 @@ def type_by_class(class_names: object) -> str | None:
     """The model type that a file's ``architectures`` names: DeepseekV4ForCausalLM runs deepseek_v4's code."""
     if not isinstance(class_names, list):
         return None
-    squeezed = {name.replace("_", "").replace("-", ""): name for name in ARCHITECTURES}
+    squeezed = {name.replace("_", "").replace("-", "").lower(): name for name in ARCHITECTURES}
     for word in class_names:
+        if isinstance(word, str) and word in CLASS_TYPES:
+            return CLASS_TYPES[word]
         for ending in _CLASS_ENDINGS:
             stem = word.removesuffix(ending).lower() if isinstance(word, str) else ""
             if stem in squeezed and stem != str(word).lower():
@@ -77,12 +80,18 @@ def class_defaults(model_type: str) -> Mapping[str, object]:
     return CLASS_DEFAULTS.get(model_type, {})
 
 
+def flat_type(model_type: str) -> str | None:
+    """The decoder's type of a composite that has its decoder's keys flat at this level (Step-3.7, older Qwen-VL files)."""
+    default_type = TEXT_CONFIGS.get(model_type, ("", ""))[1]
+    return default_type if default_type in ARCHITECTURES else None
+
+
 def type_by_keys(config: Mapping[str, object]) -> str | None:
-    """Files without a model_type that their keys give away: the original Mamba checkpoints."""
+    """Files without a known type that their keys give away: the original Mamba checkpoints, Mistral's and Meta's params.json."""
     ssm = config.get("ssm_cfg")
-    if not isinstance(ssm, Mapping):
-        return None
-    return "mamba2" if ssm.get("layer") == "Mamba2" else "mamba"
+    if isinstance(ssm, Mapping):
+        return "mamba2" if ssm.get("layer") == "Mamba2" else "mamba"
+    return "mistral_params" if all(key in config for key in ("dim", "n_layers", "n_heads")) else None
 
 
 _NEUTRAL = {"num_hidden_layers": "num_layers", "num_key_value_heads": "num_kv_heads", "max_position_embeddings": "max_tokens"}
@@ -113,7 +122,10 @@ def neutral_fields(
     declared = {key: Field(value, f"class default {key}") for key, value in defaults.items()}
     own = {key: Field(value, f"{label}{key}") for key, value in config.items()}
     fields = {**declared, **own}
-    for name, keys in aliases_of(model_type, row).items():
+    names = aliases_of(model_type, row)
+    dotted = {key: _inside(config, key) for keys in names.values() for key in keys if "." in key}
+    own.update((key, Field(value, f"{label}{key}")) for key, value in dotted.items() if value is not None)
+    for name, keys in names.items():
         chosen = _first(keys, own) or _first(keys, declared)
         if chosen is not None:
             fields[name] = chosen
@@ -121,6 +133,14 @@ def neutral_fields(
             fields.pop(name, None)  # this type means something else by that key
     constants = {key: Field(value, "fixed by the model's code") for key, value in row.constants.items()}
     return Fields({**fields, **constants}, where)
+
+
+def _inside(config: Mapping[str, object], path: str) -> object:
+    """What stands at ``attn_config.kv_n_heads``, or None."""
+    found: object = config
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
 
 
 def _first(keys: tuple[str, ...], source: Mapping[str, Field]) -> Field | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kvcalc.core.fields import Fields
+from kvcalc.core.fields import Field, Fields
 from kvcalc.core.layers import (
     ChunkedAttention,
     Conv,
@@ -156,8 +156,13 @@ def nothing(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builde
     return (NoCache(),)
 
 
-def latent(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
-    """MLA: kv_lora_rank + qk_rope_head_dim a position. ``num_key_value_heads`` and ``head_dim`` play no part."""
+def latent(fields: Fields, index: int = 0) -> Layer:
+    """MLA: kv_lora_rank + qk_rope_head_dim a position. ``num_key_value_heads`` and ``head_dim`` play no part.
+
+    A file that says ``use_mla`` false, or null for its rank (DeepSeek-VL2-Tiny), has plain heads of hidden_size // heads.
+    """
+    if fields.raw("use_mla") is False or ("kv_lora_rank" in fields and fields.raw("kv_lora_rank") is None):
+        return full(fields.with_values({"head_dim": Field(None, fields.at("head_dim"))}), index)
     return (latent_part(fields),)
 
 

@@ -5,11 +5,12 @@ To add one: a row here, a fixture under ``tests/data/configs`` and its expected 
 
 from __future__ import annotations
 
-from kvcalc.architectures import hybrids, parts, patterns, rules
+from kvcalc.architectures import hybrids, parts, patterns, remote_rules, rules
 from kvcalc.architectures.aliases import ENCODER_DECODER_ALIASES
 from kvcalc.architectures.base import Architecture
 from kvcalc.architectures.library_rows import LIBRARY_ROWS
 from kvcalc.architectures.patterns import FULL, LINEAR, SLIDING
+from kvcalc.architectures.table_remote import remote_rows
 
 PLAIN = Architecture(rules.decoder())
 WINDOWED = Architecture(rules.decoder(patterns.full_unless_window))
@@ -39,7 +40,6 @@ PLAIN_TYPES = (
     "codegen",
     "cohere",
     "ctrl",
-    "dbrx",
     "diffllama",
     "doge",
     "emu3",
@@ -84,7 +84,6 @@ PLAIN_TYPES = (
     "minimax_m2",
     "ministral3",
     "mistral3",
-    "mpt",
     "nanochat",
     "nemotron",
     "olmo",
@@ -181,8 +180,12 @@ ARCHITECTURES: dict[str, Architecture] = {
         ("chatglm", "glm-4v"),
         Architecture(rules.chatglm, {"num_layers": ("num_layers", "num_hidden_layers"), "max_tokens": ("seq_length",)}),
     ),
+    "dbrx": Architecture(
+        rules.decoder(), {"num_kv_heads": ("attn_config.kv_n_heads",)}, own_defaults={"attn_config.kv_n_heads": 1}
+    ),
+    "mpt": Architecture(remote_rules.attention_kind, {"num_kv_heads": ("attn_config.kv_n_heads",)}),
     # heads by layer
-    **dict.fromkeys(("nemotron-nas", "deci"), Architecture(rules.block_configs)),
+    "nemotron-nas": Architecture(rules.block_configs),
     "openelm": Architecture(
         rules.decoder(),
         {
@@ -263,3 +266,4 @@ ARCHITECTURES: dict[str, Architecture] = {
         ("mllama", "mllama_text_model"), Architecture(rules.vision_cross, notes=("an image's positions fill the cross layers",))
     ),
 }
+ARCHITECTURES.update((name, row) for name, row in remote_rows(ARCHITECTURES).items() if name not in ARCHITECTURES)

@@ -53,8 +53,10 @@ class Fields(Mapping[str, Field]):
         return len(self._values)
 
     def with_values(self, values: Mapping[str, Field]) -> Fields:
-        """A copy in which ``values`` stand instead of, or beside, what was there."""
-        return Fields({**self._values, **values}, self.where)
+        """A copy in which ``values`` stand instead of, or beside, what was there; what either is asked for, both remember."""
+        copy = Fields({**self._values, **values}, self.where)
+        copy.used = self.used
+        return copy
 
     def raw(self, name: str) -> object:
         """The value as it stands, or None."""

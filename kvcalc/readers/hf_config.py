@@ -9,6 +9,7 @@ from kvcalc.architectures.base import Architecture
 from kvcalc.architectures.lookup import (
     class_defaults,
     find_architecture,
+    flat_type,
     known,
     nested_decoder,
     neutral_fields,
@@ -117,7 +118,7 @@ def _settled(decoder: Decoder, config: Mapping[str, object], where: str) -> Deco
     if known(decoder.model_type):
         return decoder
     by_class = type_by_class(decoder.config.get("architectures")) or type_by_class(config.get("architectures"))
-    found = by_class or type_by_keys(decoder.config)
+    found = flat_type(decoder.model_type) or by_class or type_by_keys(decoder.config)
     if found:
         return Decoder(found, decoder.config, decoder.path)
     if not decoder.model_type:
@@ -139,7 +140,7 @@ def decoder_fields(
 ) -> Fields:
     """The decoder's own keys, its class's defaults, and what the command line says instead."""
     label = f"{Path(where).name}: {decoder.path}" if where else decoder.path
-    defaults = class_defaults(row.defaults or decoder.model_type)
+    defaults = {**class_defaults(row.defaults or decoder.model_type), **row.own_defaults}
     fields = neutral_fields(decoder.config, row, decoder.model_type, defaults, label, where)
     dtype = _dtype_field(decoder, config, where)
     if dtype is not None:
