@@ -21,7 +21,7 @@ PUBLISHED = {
     for line in map(json.loads, (Path(__file__).parent / "data" / "published_configs.jsonl").read_text("utf-8").splitlines())
 }
 # Types whose rule is still missing; each is refused by name, none counted by guess.
-REFUSED = {"mimo-7b", "step-3.7-flash", "qwen2.5-omni-7b", "nemotron-3-ultra-550b", "nemotron-3.5-lightning-30b"}
+REFUSED: set[str] = set()
 CHANGED_LENGTH = {"internvl2-2b"}  # its source changed the file's maximum length, so the preset names none
 LLAMA_8B_AT_4096 = 2 * 32 * 1 * 4096 * 8 * 128 * 2  # the equation's factors: 512 MiB
 

@@ -88,9 +88,8 @@ def flat_type(model_type: str) -> str | None:
 
 def type_by_keys(config: Mapping[str, object]) -> str | None:
     """Files without a known type that their keys give away: the original Mamba checkpoints, Mistral's and Meta's params.json."""
-    ssm = config.get("ssm_cfg")
-    if isinstance(ssm, Mapping):
-        return "mamba2" if ssm.get("layer") == "Mamba2" else "mamba"
+    if isinstance(config.get("ssm_cfg"), Mapping):
+        return "mamba_ssm"
     return "mistral_params" if all(key in config for key in ("dim", "n_layers", "n_heads")) else None
 
 

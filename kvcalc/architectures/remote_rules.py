@@ -44,7 +44,7 @@ def blocks_or_heads(fields: Fields) -> tuple[Layer, ...]:
 
 
 def sink_heads(fields: Fields) -> tuple[Layer, ...]:
-    """openPangu's sink attention: keys of qk_nope_dim + qk_rope_dim, values of v_channels, learned sink rows besides."""
+    """Sink attention of openPangu: keys of qk_nope_dim + qk_rope_dim, values of v_channels, learned sink rows besides."""
     k_width, v_width = fields.int("qk_nope_dim") + fields.int("qk_rope_dim", minimum=0), fields.int("v_channels")
     heads = parts.known_heads(fields)
     full = FullAttention(parts.kv_heads(fields), k_width, v_width, heads)
@@ -285,6 +285,39 @@ def _jet_block(own: Fields) -> Layer:
     v_width = parts.scaled(own, "expand_v", 1, width)
     conv = Conv(heads * v_width, own.int("conv_size", 4))  # dynamic: over the values alone
     return (Recurrent("gated_delta_net", (conv,), (State((heads, v_width, width)),)),)
+
+
+def state_spaces(fields: Fields) -> tuple[Layer, ...]:
+    """The original Mamba checkpoints: ``ssm_cfg`` says Mamba or Mamba-2, ``attn_layer_idx`` which layers attend instead."""
+    attends, own = set(fields.ints("attn_layer_idx") or ()), fields.mapping("ssm_cfg")
+    state = _ssd(fields, own) if own.text("layer") == "Mamba2" else _selective(fields, own)
+    attention = _convolved_heads(fields, fields.mapping("attn_cfg")) if attends else ()
+    return tuple(attention if index in attends else state for index in range(depth(fields)))
+
+
+def _selective(fields: Fields, own: Fields) -> Layer:
+    """Mamba's own class defaults: state 16, convolution 4, expand 2."""
+    inner = parts.scaled(own, "expand", 2, fields.int("hidden_size"))
+    return (Recurrent("mamba", (Conv(inner, own.int("d_conv", 4)),), (State((inner, own.int("d_state", 16))),)),)
+
+
+def _ssd(fields: Fields, own: Fields) -> Layer:
+    """Mamba-2's own class defaults: state 128, heads of 64, one group, convolution 4, expand 2."""
+    inner = own.int("d_ssm", parts.scaled(own, "expand", 2, fields.int("hidden_size")))
+    width, groups, state = own.int("headdim", 64), own.int("ngroups", 1), own.int("d_state", 128)
+    if inner % width:
+        raise ConfigError(f"heads of {width} do not divide the inner width {inner}", own.at("headdim"))
+    conv = Conv(inner + 2 * groups * state, own.int("d_conv", 4))
+    return (Recurrent("mamba2", (conv,), (State((inner // width, width, state)),), num_groups=groups),)
+
+
+def _convolved_heads(fields: Fields, own: Fields) -> Layer:
+    """Its attention: heads of ``attn_cfg``, and with ``d_conv`` a convolution over queries, keys and values."""
+    heads = own.int("num_heads")
+    kv_heads, width = own.int("num_heads_kv", heads), own.int("head_dim", max(fields.int("hidden_size") // heads, 1))
+    kernel = own.int("d_conv", 0, minimum=0)
+    full = FullAttention(kv_heads, width, width, heads)
+    return (full, Recurrent("short_conv", (Conv((heads + 2 * kv_heads) * width, kernel),))) if kernel else (full,)
 
 
 # DeepSeek V4.1 -------------------------------------------------------------------------------------------------------

@@ -144,11 +144,19 @@ OWN_RULES: dict[str, Architecture] = {
     "baichuan_m1": Architecture(remote_rules.baichuan_m1),  # mlx-lm baichuan_m1.py
     "iquest_q1": Architecture(  # SGLang configs/iquest_q1.py
         remote_rules.framed,
-        own_defaults={"num_hidden_layers": 88, "num_attention_heads": 48, "num_key_value_heads": 8, "head_dim": 128, "sliding_window": 4096},
+        own_defaults={
+            "num_hidden_layers": 88,
+            "num_attention_heads": 48,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "sliding_window": 4096,
+        },
     ),
     "phi4mm": WINDOWED,  # vLLM phi4mm.py, mlx-vlm phi4mm: Phi-3's decoder
     "phi4-siglip": WINDOWED,  # vLLM phi4siglip.py
-    "plamo3": Architecture(remote_rules.plamo3),  # vLLM plamo3.py, mlx-lm plamo3.py
+    "plamo3": Architecture(
+        remote_rules.plamo3, {"sliding_window": ("sliding_window", "window_size")}
+    ),  # vLLM plamo3.py, mlx-lm plamo3.py
     "spark2_5": Architecture(rules.decoder(patterns.every_nth(FULL, SLIDING, "_period", 4))),  # mlx-lm spark2_5.py
     **dict.fromkeys(  # vLLM openpangu.py
         ("PanguEmbedded", "pangu_embedded"), Architecture(remote_rules.by_window_list("interleaved_sliding_window"))
@@ -192,6 +200,7 @@ OWN_RULES: dict[str, Architecture] = {
             )
         ),
     ),
+    "mamba_ssm": Architecture(remote_rules.state_spaces),  # state-spaces/mamba modules/{mamba_simple,mamba2,mha}.py
     "minicpm_sala": Architecture(  # SGLang configs/minicpm.py
         rules.hybrid(
             remote_rules.worded_kinds(
