@@ -7,9 +7,7 @@ Exit codes: 0 done or yes; 1 the answer is no; 2 usage; 3 bad input; 4 unsupport
 from __future__ import annotations
 
 import errno
-import os
 import sys
-from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -17,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from kvcalc import __version__
+from kvcalc.cli import streams
 from kvcalc.cli.plain import take_plain
 from kvcalc.errors import ExitCode, KvcalcError, OutputError, UsageError
 
@@ -147,8 +146,7 @@ def _unwritten(problem: OSError, words: list[str]) -> int:
     """The answer could not be written. A reader that has gone (``| head``) is no error; a full disk is."""
     if not isinstance(problem, BrokenPipeError) and problem.errno not in _DISK_ERRORS:
         return _unknown(problem, words)
-    with suppress(OSError, ValueError, AttributeError):  # what is still in the buffer must not fail again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    streams.silence()  # what is still in the buffer must not fail again at exit
     if isinstance(problem, BrokenPipeError):
         return ExitCode.OK
     return _known(
@@ -158,15 +156,5 @@ def _unwritten(problem: OSError, words: list[str]) -> int:
 
 def run() -> None:
     """The console script."""
-    _settle_streams()
+    streams.prepare()
     sys.exit(main())
-
-
-def _settle_streams() -> None:
-    """A closed stream swallows what is written; a character that the terminal's encoding lacks becomes a question mark."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - it lives as long as we do
-        elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")

@@ -74,6 +74,8 @@ def _missing(audits: list[Audited]) -> list[str]:
 
 def _read(log: str) -> EngineLog:
     if log == STDIN:
+        if sys.stdin is None:
+            raise LogError("standard input is closed", "stdin", "pipe the log into it, or name a file")
         return read_log(sys.stdin.buffer, "stdin")
     return read_log_file(Path(log))
 

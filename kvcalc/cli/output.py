@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TextIO
 
+from kvcalc.cli.streams import ascii_only
 from kvcalc.errors import ExitCode, KvcalcError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def console(stderr: bool = False, stream: TextIO | None = None) -> Console:
     stream = stream or (sys.stderr if stderr else sys.stdout)
     terminal = hasattr(stream, "isatty") and stream.isatty()
     width = None if terminal else PIPE_WIDTH
+
     # No markup: a file's own words may hold brackets, and are shown as they are.
     return Console(file=stream, width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
 
@@ -35,7 +37,7 @@ def show(*items: RenderableType) -> None:
 
 def write_json(document: Mapping[str, object]) -> None:
     """One JSON document on stdout."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=ascii_only(sys.stdout), allow_nan=False) + "\n")
 
 
 def warn(text: str) -> None:

@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,13 +139,13 @@ def sizes(data: bytes, scratch: Path) -> None:
 
     del scratch
     text = data.decode("utf-8", "replace")
-    for parse, back in ((parse_bytes, format_bytes), (parse_count, format_count)):
-        try:
-            value = parse(text)
-        except UsageError:
-            continue
-        assert 0 < value <= MAX_COUNT
-        back(value)
+    try:
+        value = parse_bytes(text)
+    except UsageError:
+        value = parse_count(text)
+    assert 0 < value <= MAX_COUNT
+    assert format_bytes(value)
+    assert format_count(value)
 
 
 def lengths(data: bytes, scratch: Path) -> None:
@@ -311,7 +312,8 @@ ODD_VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 ODD_BYTES: tuple[bytes, ...] = (
     b"", b"\0", b"\xff" * 8, b"\x7f" * 8, b"\n", b"\r\n", b"{", b"[" * 200, b'"', b",", b":", b"..", b"-", b"NaN", b"1e999", b"k",
-    b"9" * 400, b"\xef\xbb\xbf", b"\xff\xfe", b"\x1f\x8b", b"\x1b[31m", b"999,999,999", b"0", b" " * 70, b"&a *a", b"GGUF", b"GiB",
+    b"9" * 400,
+    b"\xef\xbb\xbf", b"\xff\xfe", b"\x1f\x8b", b"\x1b[31m", b"999,999,999", b"0", b" " * 70, b"&a *a", b"GGUF", b"GiB",
     b"\xed\xa0\x80",
 )  # fmt: skip
 
@@ -385,13 +387,13 @@ def _edit(value: Any, rng: random.Random) -> None:
             rng.choice(
                 ("head_dim", "layer_types", "sliding_window", "num_kv_shared_layers", "text_config", "torch_dtype", "n_head")
             )
-        ] = rng.choice(ODD_VALUES)
+        ] = deepcopy(rng.choice(ODD_VALUES))
     elif kind < 0.5:
         holder[key] = [holder[key]] * rng.randint(0, 5)
     elif kind < 0.6 and isinstance(holder, dict):
         holder["model_type"] = rng.choice(_types())
     else:
-        holder[key] = rng.choice((rng.choice(ODD_VALUES), rng.randint(-3, 300)))
+        holder[key] = deepcopy(rng.choice((rng.choice(ODD_VALUES), rng.randint(-3, 300))))
 
 
 def _types() -> list[str]:
@@ -437,16 +439,18 @@ def run(target: str, inputs: int, seed: int) -> Count:
     accepted, slowest = 0, 0.0
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder) / "input.json"
+        for seed_input in seeds(target):  # imports are not the inputs' time
+            answer(target, seed_input, scratch)
         for number in range(inputs):
             data = mutate(target, random.Random(f"{seed}/{number}"))
-            began = time.perf_counter()
+            began = time.process_time()
             try:
                 accepted += answer(target, data, scratch)
             except BaseException:
                 Path(f"finding-{target}").write_bytes(data)
                 sys.stderr.write(f"{target}: input {number} of seed {seed} is a finding: finding-{target}\n")
                 raise
-            took = time.perf_counter() - began
+            took = time.process_time() - began
             slowest = max(slowest, took)
             if took > SLOW_SECONDS:
                 Path(f"finding-{target}").write_bytes(data)
