@@ -37,18 +37,12 @@ def command(
     """The models that ship with kvcalc, and your own: list, filter, show."""
     from kvcalc.reports import preset_tables
 
-    found = _exact(name, presets_dir)
-    if found is not None:
-        if showing.json:
-            write_json(preset_tables.presets_document([found]))
-        else:
-            show(preset_tables.preset_view(found))
-        return 0
-    chosen = _filtered(name, presets_dir)
+    exact = _exact(name, presets_dir)
+    chosen = [preset.model_dump() for preset in ([exact] if exact else _filtered(name, presets_dir))]
     if showing.json:
         write_json(preset_tables.presets_document(chosen))
     else:
-        show(preset_tables.presets_view(chosen))
+        show(preset_tables.preset_view(chosen[0]) if exact else preset_tables.presets_view(chosen))
     return 0
 
 
