@@ -18,7 +18,8 @@ from kvcalc.architectures.class_defaults import (
 )
 from kvcalc.architectures.library_rows import REFUSED
 from kvcalc.architectures.table import ARCHITECTURES
-from kvcalc.architectures.table_remote import CLASS_TYPES
+from kvcalc.architectures.table_remote import CLASS_TYPES, LLAVA_DECODERS, LLAVA_KEYS
+from kvcalc.architectures.table_remote import REFUSED as REMOTE_REFUSED
 from kvcalc.core.fields import Field, Fields
 from kvcalc.errors import ArchitectureError
 from kvcalc.values import value
@@ -38,8 +39,9 @@ def find_architecture(model_type: str, where: str = "") -> Architecture:
     """The row of ``model_type``. Raises ArchitectureError with its nearest relatives."""
     if model_type in ARCHITECTURES:
         return ARCHITECTURES[model_type]
-    if model_type in REFUSED:
-        raise ArchitectureError(f"model type {model_type} is not modelled: {REFUSED[model_type]}", where)
+    reason = REFUSED.get(model_type) or REMOTE_REFUSED.get(model_type)
+    if reason:
+        raise ArchitectureError(f"model type {model_type} is not modelled: {reason}", where)
     near = get_close_matches(model_type, ARCHITECTURES, n=4, cutoff=0.5)
     hint = f"nearest known types: {', '.join(near)}; " if near else ""
     raise ArchitectureError(
@@ -90,7 +92,18 @@ def type_by_keys(config: Mapping[str, object]) -> str | None:
     """Files without a known type that their keys give away: the original Mamba checkpoints, Mistral's and Meta's params.json."""
     if isinstance(config.get("ssm_cfg"), Mapping):
         return "mamba_ssm"
+    if any(key in config for key in LLAVA_KEYS):
+        return _llava_decoder(config)
     return "mistral_params" if all(key in config for key in ("dim", "n_layers", "n_heads")) else None
+
+
+def _llava_decoder(config: Mapping[str, object]) -> str | None:
+    """What the type's name ends with; a Qwen without KV heads is the first Qwen."""
+    name = str(config.get("model_type", "")).lower()
+    ending = max((word for word in LLAVA_DECODERS if name.endswith(word)), key=len, default="")
+    if ending == "qwen" and "num_key_value_heads" not in config:
+        return "qwen"
+    return LLAVA_DECODERS.get(ending)
 
 
 _NEUTRAL = {"num_hidden_layers": "num_layers", "num_key_value_heads": "num_kv_heads", "max_position_embeddings": "max_tokens"}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from kvcalc.architectures import parts, patterns
 from kvcalc.architectures.base import Rule
 from kvcalc.architectures.patterns import FULL, LINEAR, SLIDING, Pattern
-from kvcalc.architectures.rules import block_configs, build, decoder, depth
+from kvcalc.architectures.rules import block_configs, build, decoder, depth, falcon
 from kvcalc.core.fields import MAX_LAYERS, Field, Fields
 from kvcalc.core.layers import (
     CompressedAttention,
@@ -29,6 +29,20 @@ def attention_kind(fields: Fields) -> tuple[Layer, ...]:
     """MPT: ``attn_config.attn_type`` multiquery keeps one KV head, grouped query ``kv_n_heads``, else one a query head."""
     if fields.mapping("attn_config").text("attn_type") == "multiquery_attention":
         fields = fields.with_values({"num_kv_heads": Field(1, f"{fields.at('attn_config')}.attn_type")})
+    return decoder()(fields)
+
+
+def refined_web(fields: Fields) -> tuple[Layer, ...]:
+    """Falcon's first files: the 40B names ``n_head_kv`` and no switch, the 7B ``multi_query`` alone."""
+    if fields.raw("multi_query") is None and fields.raw("num_kv_heads") is not None:
+        return decoder()(fields)
+    return falcon(fields)
+
+
+def queries_or_one(fields: Fields) -> tuple[Layer, ...]:
+    """OLMo's own format: ``n_kv_heads``, else one KV head with ``multi_query_attention``, one a query head without."""
+    if fields.raw("num_kv_heads") is None and fields.flag("multi_query_attention"):
+        fields = fields.with_values({"num_kv_heads": Field(1, fields.at("multi_query_attention"))})
     return decoder()(fields)
 
 
@@ -109,6 +123,24 @@ def plamo3(fields: Fields) -> tuple[Layer, ...]:
     if listed:
         return by_window_list(listed)(fields)
     return decoder(patterns.every_nth(FULL, SLIDING, "sliding_window_pattern", 8))(fields)
+
+
+def motif(fields: Fields) -> tuple[Layer, ...]:
+    """Motif: every ``sliding_window_period``-th layer full, the others windowed where used; latent where it names a rank."""
+    count, every = depth(fields), fields.int("sliding_window_period", 2)
+    slides = fields.flag("use_sliding_window")
+    windows = [fields.int("sliding_window", 4096) if slides and index % every else None for index in range(count)]
+    if not fields.int_or_none("kv_lora_rank", 0):
+        return tuple(
+            windowed(part, window)
+            for index, window in enumerate(windows)
+            for part in parts.full(fields, index)
+            if isinstance(part, FullAttention)
+        )
+    if fields.raw("qk_rope_head_dim") is None:
+        fields = fields.with_values({"qk_rope_head_dim": Field(fields.int("head_dim") // 2, fields.at("head_dim"))})
+    latent = parts.latent_part(fields)
+    return tuple((replace(latent, window=window),) for window in windows)
 
 
 def framed_blocks(fields: Fields, num_layers: int) -> list[str]:

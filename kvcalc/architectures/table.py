@@ -174,7 +174,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     **dict.fromkeys(("llama4", "llama4_text"), Architecture(rules.decoder(patterns.layers_with_rope_chunk))),
     **dict.fromkeys(("mimo_v2_flash", "mimo_v2"), Architecture(rules.two_widths)),
     # one or few KV heads by a switch
-    **dict.fromkeys(("falcon", "RefinedWeb", "RefinedWebModel"), Architecture(rules.falcon)),
+    "falcon": Architecture(rules.falcon),
+    **dict.fromkeys(("RefinedWeb", "RefinedWebModel"), Architecture(remote_rules.refined_web)),
     "gpt_bigcode": Architecture(rules.multi_query(default=True)),
     **dict.fromkeys(
         ("chatglm", "glm-4v"),

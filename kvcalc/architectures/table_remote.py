@@ -29,6 +29,7 @@ SAME_CODE: dict[str, str] = {
     "llava-qwen2": "qwen2",  # nanoLLaVA (mlx-vlm llava_bunny, optimum-intel)
     "bunny-llama": "llama",  # mlx-vlm llava_bunny
     "videochat_flash_qwen": "qwen2",  # optimum-intel
+    "mplug_owl2": "llama",  # mPLUG-Owl2's configuration_mplug_owl2.py
     # a library decoder beside an image or audio tower
     "GOT": "qwen2",  # mlx-vlm got
     "bagel": "qwen2",  # vLLM configs/bagel.py
@@ -70,10 +71,13 @@ PLAIN_TYPES: tuple[str, ...] = (
     "llada2_moe",  # SGLang llada2.py
     "midashenglm",  # vLLM configs/midashenglm.py
     "minicpmo",  # vLLM minicpmo.py: a Qwen2 or Qwen3 on the file's own keys
+    "mixformer-sequential",  # Phi's first name (configuration_mixformer_sequential.py)
+    "moss",  # MOSS's configuration_moss.py
     "param2moe",  # vLLM param2moe.py
     "sdar",  # SGLang sdar.py
     "sdar_moe",  # SGLang sdar_moe.py
     "solar",  # vLLM solar.py: bskcn layers add earlier hidden states; each layer keeps its own keys
+    "stablelm_alpha",  # its configuration_stablelm_alpha.py
     "stablelm_epoch",  # StableLM's first name
     "step1",  # vLLM step1.py: num_attention_groups
     "talkie",  # mlx-lm talkie.py
@@ -110,9 +114,11 @@ OWN_RULES: dict[str, Architecture] = {
     "deci": Architecture(  # optimum-intel, llama.cpp convert_hf_to_gguf.py: heads a layer, or Nemotron-NAS blocks
         remote_rules.blocks_or_heads, {"num_kv_heads": ("num_key_value_heads_per_layer", "num_key_value_heads")}
     ),
+    "cpmbee": Architecture(rules.decoder(), {"head_dim": ("dim_head",)}),  # transformers' own class, before it left
     "falcon_ocr": Architecture(rules.decoder(), META_ALIASES),  # mlx-vlm falcon_ocr
     "falcon_perception": Architecture(rules.decoder(), META_ALIASES),  # mlx-vlm falcon_perception
     "falcon-perception": Architecture(rules.decoder(), META_ALIASES),
+    "hf_olmo": Architecture(remote_rules.queries_or_one),  # olmo/config.py: effective_n_kv_heads
     "jina_vlm": Architecture(rules.decoder(), JINA_ALIASES),
     "jvlm": Architecture(rules.decoder(), JINA_ALIASES),
     "lille-130m": Architecture(rules.decoder(), {"max_tokens": ("block_size",)}),  # mlx-lm lille-130m.py
@@ -152,6 +158,7 @@ OWN_RULES: dict[str, Architecture] = {
             "sliding_window": 4096,
         },
     ),
+    "Motif": Architecture(remote_rules.motif),  # Motif-3's vLLM configuration, RLX's reading of modeling_motif.py
     "phi4mm": WINDOWED,  # vLLM phi4mm.py, mlx-vlm phi4mm: Phi-3's decoder
     "phi4-siglip": WINDOWED,  # vLLM phi4siglip.py
     "plamo3": Architecture(
@@ -171,6 +178,9 @@ OWN_RULES: dict[str, Architecture] = {
     ),
     "iquestloopcoder": Architecture(remote_rules.windowed_loops),  # vLLM iquest_loopcoder.py, mlx-lm iquestloopcoder.py
     "nanbeige": Architecture(remote_rules.looped_unless_shared(rules.decoder())),  # SGLang configs/nanbeige.py, mlx-lm
+    "ouro": Architecture(  # optimum-intel model_configs.py: a cache for each of total_ut_steps
+        rules.repeated(rules.decoder(patterns.upper_layers_slide), "total_ut_steps"), own_defaults={"total_ut_steps": 4}
+    ),
     "phi4flash": Architecture(  # vLLM phi4flash.py (0.10), the model's configuration_phi4flash.py
         remote_rules.sambay, own_defaults={"sliding_window": 2047, "num_key_value_heads": 4}
     ),
@@ -219,6 +229,36 @@ OWN_RULES: dict[str, Architecture] = {
     "zaya1_vl": Architecture(  # mlx-vlm zaya1_vl: Zaya's convolutional attention in every layer
         rules.uniform(hybrids.both(parts.full, hybrids.cca)), {"num_kv_heads": ("num_query_groups", "num_key_value_heads")}
     ),
+}
+
+# LLaVA's format for any decoder (keys ``mm_vision_tower``, ``mm_projector_type`` beside the decoder's own): the type's name
+# ends with the decoder's (LLaVA's, MoE-LLaVA's, Cambrian's and their kin's model classes).
+LLAVA_KEYS = ("mm_vision_tower", "mm_projector_type", "mm_hidden_size", "mm_vision_tower_aux_list")
+LLAVA_DECODERS: dict[str, str] = {
+    "llama": "llama",
+    "qwen": "qwen2",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "mistral": "mistral",
+    "mixtral": "mixtral",
+    "phi": "phi",
+    "phi3": "phi3",
+    "gemma": "gemma",
+    "gemma2": "gemma2",
+    "stablelm": "stablelm",
+    "mpt": "mpt",
+}
+
+# Types whose layout is not established: the reason stands for a guess.
+REFUSED: dict[str, str] = {
+    "ultravox": "its decoder's sizes are another checkpoint's (text_model_id): take that one's config.json",
+    "hymba": "its meta tokens, and the keys that its layers reuse, are not modelled",
+    "stripedhyena": "its convolutions' states are not modelled",
+    "evabyte": "its attention keeps chunk summaries, which are not modelled",
+    "rwkv_hybrid": "which of its layers attend is told by its code, not by its file",
+    "retnet": "its retention's state is not modelled; no key-value cache is kept",
+    "medusa": "draft heads on another model's states, without a cache of their own",
+    "mlp_speculator": "a draft model without attention, and so without a cache",
 }
 
 # Classes whose files name no known type, where the class's name doesn't lead to it.

@@ -564,3 +564,95 @@ def test_the_original_mamba_files() -> None:
 def test_windows_of_a_layer_are_windows() -> None:
     config = {**LLAMA, "model_type": "iquestloopcoder"}
     assert all(isinstance(layer[0], SlidingAttention) for layer in read(config).layers[32:])
+
+
+def test_falcon_s_first_files_name_their_heads_without_a_switch() -> None:
+    # tiiuae/falcon-40b and falcon-7b as first published (vLLM configs/falcon.py): n_head_kv alone, multi_query alone
+    large = {"model_type": "RefinedWeb", "n_head": 128, "n_head_kv": 8, "n_layer": 60, "hidden_size": 8192}
+    assert kv(large) == heads(60, 8, 64)
+    small = {"model_type": "RefinedWebModel", "n_head": 71, "n_layer": 32, "hidden_size": 4544, "multi_query": True}
+    assert kv(small) == heads(32, 1, 64)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "decoder"),
+    [("cambrian_llama", "llama"), ("moe_llava_mistral", "mistral"), ("vita-Qwen2", "qwen2"), ("ola_qwen", "qwen2")],
+)
+def test_llava_s_format_names_the_decoder_at_the_end(model_type: str, decoder: str) -> None:
+    config = {**LLAMA, "model_type": model_type, "mm_vision_tower": "openai/clip", "sliding_window": None}
+    assert read(config).model_type == decoder
+    assert kv(config) == heads(32, 8, 128)
+
+
+def test_llava_s_format_without_a_known_decoder_is_refused() -> None:
+    with pytest.raises(ArchitectureError, match="'weird_vl' is not known"):
+        read({**LLAMA, "model_type": "weird_vl", "mm_vision_tower": "openai/clip"})
+    with pytest.raises(ArchitectureError, match="'cambrian_llama' is not known"):
+        read({**LLAMA, "model_type": "cambrian_llama"})
+
+
+def test_a_first_qwen_in_llava_s_format_has_one_kv_head_a_query_head() -> None:
+    config = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32, "kv_channels": 128}
+    assert kv({**config, "model_type": "llava_first_qwen", "mm_hidden_size": 1024}) == heads(32, 32, 128)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "why"),
+    [
+        ("ultravox", "text_model_id"),
+        ("hymba", "meta tokens"),
+        ("retnet", "retention"),
+        ("medusa", "without a cache of their own"),
+    ],
+)
+def test_a_type_that_is_not_modelled_is_refused_with_its_reason(model_type: str, why: str) -> None:
+    with pytest.raises(ArchitectureError, match=why):
+        read({**LLAMA, "model_type": model_type})
+
+
+def test_ultravox_with_its_decoder_s_sizes_is_that_decoder() -> None:
+    assert kv({"model_type": "ultravox", "text_config": {**LLAMA, "model_type": "llama"}}) == heads(32, 8, 128)
+
+
+def test_ouro_keeps_a_cache_a_step() -> None:
+    config = {**LLAMA, "model_type": "ouro"}
+    assert kv(config) == 4 * heads(32, 8, 128)
+    assert kv({**config, "total_ut_steps": 2}) == 2 * heads(32, 8, 128)
+
+
+def test_motif_s_latents_slide_but_in_every_fourth_layer() -> None:
+    # Motif-Technologies/Motif-3: 53 layers, 14 of them global, rank 512 and 64 rope columns
+    config = {
+        "model_type": "Motif",
+        "hidden_size": 4096,
+        "num_hidden_layers": 53,
+        "num_attention_heads": 80,
+        "num_key_value_heads": 16,
+        "head_dim": 192,
+        "kv_lora_rank": 512,
+        "qk_rope_head_dim": 64,
+        "use_sliding_window": True,
+        "sliding_window": 128,
+        "sliding_window_period": 4,
+    }
+    assert kv(config) == (14 * T + 39 * 128) * 576 * BF16
+    assert kv({**config, "qk_rope_head_dim": None}) == (14 * T + 39 * 128) * (512 + 96) * BF16
+    plain = {"model_type": "Motif", "hidden_size": 2048, "num_hidden_layers": 32, "num_attention_heads": 16}
+    assert kv({**plain, "num_key_value_heads": 16}) == heads(32, 16, 128)
+
+
+def test_olmo_s_own_format() -> None:
+    config = {"model_type": "hf_olmo", "d_model": 4096, "n_heads": 32, "n_layers": 32}
+    assert kv(config) == heads(32, 32, 128)
+    assert kv({**config, "n_kv_heads": 8}) == heads(32, 8, 128)
+    assert kv({**config, "multi_query_attention": True}) == heads(32, 1, 128)
+
+
+@pytest.mark.parametrize("model_type", ["mixformer-sequential", "moss"])
+def test_gpt_2_s_names_for_the_sizes(model_type: str) -> None:
+    assert kv({"model_type": model_type, "n_embd": 2048, "n_head": 32, "n_layer": 24}) == heads(24, 32, 64)
+
+
+def test_cpm_bee_names_a_head_s_width() -> None:
+    config = {"model_type": "cpmbee", "hidden_size": 4096, "num_attention_heads": 32, "dim_head": 128, "num_hidden_layers": 48}
+    assert kv(config) == heads(48, 32, 128)
