@@ -12,6 +12,7 @@ from kvcalc.engines import find_engine
 from kvcalc.engines.estimate import Estimate
 from kvcalc.engines.estimate import estimate as _estimate
 from kvcalc.errors import UsageError
+from kvcalc.units import MAX_COUNT
 
 
 def load_model(
@@ -81,17 +82,19 @@ def estimate(
     types the model's own, else float16.
     """
     sizes = {"tokens": tokens, "batch_size": batch_size, "tp_size": tp_size, "pp_size": pp_size, "dp_size": dp_size}
-    for name, value in sizes.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= 2**53):
-            raise UsageError(f"{name} must be a positive integer, not {value!r:.40}", fix="give 1 or more")
+    for name, value in (*sizes.items(), *(("a length", length) for length in lengths)):
+        _check_size(name, value, minimum=1)
+    _check_size("encoder_tokens", encoder_tokens, minimum=0)
+    if lengths and (tokens is not None or batch_size != 1):
+        raise UsageError("lengths say both how long and how many", fix="leave out tokens and batch_size")
     chosen = find_engine(engine)
-    k_name, v_name = k_dtype or dtype, v_dtype or dtype
+    k_name, v_name = (dtype if side is None else side for side in (k_dtype, v_dtype))
     origins = {name: "argument" for name, value in sizes.items() if value is not None}
     request = Request(
         batch_size=batch_size,
         tokens=tokens,
-        k_dtype=find_dtype(k_name) if k_name else None,
-        v_dtype=find_dtype(v_name) if v_name else None,
+        k_dtype=None if k_name is None else find_dtype(k_name),
+        v_dtype=None if v_name is None else find_dtype(v_name),
         encoder_tokens=encoder_tokens,
         lengths=lengths,
         draft=draft,
@@ -102,3 +105,8 @@ def estimate(
         origins={**origins, "k_dtype": "argument", "v_dtype": "argument"},
     )
     return _estimate(model, request, chosen)
+
+
+def _check_size(name: str, value: object, minimum: int) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= MAX_COUNT):
+        raise UsageError(f"{name} must be an integer from {minimum} to 2^53", fix=f"give {minimum} or more")
