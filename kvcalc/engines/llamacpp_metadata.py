@@ -26,7 +26,7 @@ from kvcalc.errors import EngineError
 
 # GGUF name → the model types that its converter takes
 _CONVERTED: Mapping[str, str] = {
-    "llama": "llama mistral mixtral yi Yi internlm3 aquila llava janus idefics3 smolvlm pixtral llava_next equation",
+    "llama": "llama mistral mixtral yi Yi internlm3 llava janus idefics3 smolvlm pixtral llava_next iquestcoder voxtral equation",
     "deci": "nemotron-nas deci",
     "llama4": "llama4 llama4_text",
     "mistral3": "mistral3 ministral3 ministral",
@@ -82,8 +82,8 @@ _CONVERTED: Mapping[str, str] = {
     "deepseek32": "deepseek_v32",
     "deepseek4": "deepseek_v4",
     "chatglm": "chatglm glm",
-    "glm4": "glm4 glm4v glm4v_text glm46v",
-    "glm4moe": "glm4_moe glm4v_moe glm4v_moe_text",
+    "glm4": "glm4 glm4v glm4v_text glm46v glm_ocr_text",
+    "glm4moe": "glm4_moe glm4v_moe glm4v_moe_text solar_open",
     "glm-dsa": "glm_moe_dsa",
     "bitnet": "bitnet",
     "t5": "t5 mt5 umt5",
@@ -118,12 +118,34 @@ _CONVERTED: Mapping[str, str] = {
     "mistral4": "mistral4",
     "mimo2": "mimo_v2_flash mimo_v2",
     "kimi-linear": "kimi_linear",
+    "afmoe": "afmoe",
+    "bailingmoe2": "sarvam_moe",
+    "cohere2moe": "cohere2_moe",
+    "exaone-moe": "exaone_moe",
+    "granite_swa": "granite_swa granitemoe_swa",
+    "hunyuan_vl": "hunyuan_vl_text",
+    "hy_v3": "hy_v3",
+    "laguna": "laguna",
+    "mellum": "mellum",
+    "muse-glimmer": "muse_glimmer_text",
+    "paddleocr": "paddleocr_vl_text",
+    "step35": "step3p5",
 }
 GGUF_NAMES: dict[str, str] = {kind: name for name, kinds in _CONVERTED.items() for kind in names(kinds)}
 # these converters write no sliding_window_pattern: the engine slides by its own
 _NO_PATTERN = frozenset(names("gemma2 gemma3 cohere2 gpt-oss afmoe laguna smallthinker llama4 deepseek4"))
 # these spread their latents over heads again: the cache is a full one
 _EXPANDED = frozenset(("minicpm3", "plm"))
+
+
+# a hybrid's sizes where none of its layers is recurrent
+_NO_STATE: Mapping[str, object] = {
+    "ssm.conv_kernel": 0,
+    "ssm.inner_size": 0,
+    "ssm.state_size": 0,
+    "ssm.group_count": 0,
+    "shortconv.l_cache": 1,
+}
 
 
 def metadata_of(model: Model) -> tuple[str, Mapping[str, object]]:
@@ -137,7 +159,12 @@ def metadata_of(model: Model) -> tuple[str, Mapping[str, object]]:
             model.source,
             "give the converted file with --gguf",
         )
-    values = {**_common(model), **_attention(model, name, ARCHES[name]), **_recurrent(model), **_indexer(model, name)}
+    values = {
+        **_common(model),
+        **_recurrent(model),
+        **_indexer(model, name, ARCHES[name]),
+        **_attention(model, name, ARCHES[name]),
+    }
     return name, {"general.architecture": name, **{f"{name}.{key}": value for key, value in values.items()}}
 
 
@@ -287,7 +314,7 @@ def _recurrent(model: Model) -> dict[str, object]:
     """The state's shape, in the keys of its family."""
     states = [part for part in _parts(model) if isinstance(part, Recurrent)]
     if not states:
-        return {}
+        return dict(_NO_STATE)
     part = states[0]
     found: dict[str, object] = {
         "attention.recurrent_layers": [any(isinstance(part, Recurrent) for part in layer) for layer in model.layers],
@@ -312,10 +339,10 @@ def _state_space(part: Recurrent) -> dict[str, object]:
     return {"ssm.inner_size": inner, "ssm.state_size": state, "ssm.group_count": groups}
 
 
-def _indexer(model: Model, name: str) -> dict[str, object]:
+def _indexer(model: Model, name: str, arch: Arch) -> dict[str, object]:
     widths = [part.index_head_dim for part in _parts(model) if isinstance(part, Indexer)]
     if not widths:
-        return {}
+        return {"attention.indexer.key_length": 0, "leading_dense_block_count": len(model.layers)} if arch.indexer else {}
     owned = [any(isinstance(part, Indexer) for part in layer) for layer in model.layers]
     found: dict[str, object] = {"attention.indexer.key_length": _one(model, "indexer width", widths)}
     if name == "minimax-m3":

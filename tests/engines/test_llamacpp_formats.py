@@ -17,6 +17,7 @@ from kvcalc.engines.llamacpp_metadata import GGUF_NAMES
 from kvcalc.errors import EngineError, KvcalcError
 from kvcalc.readers.gguf import GgufFile
 from kvcalc.readers.gguf_model import model_of_gguf
+from kvcalc.readers.hf_config import model_of
 from kvcalc.readers.presets import preset_model
 
 MODELS = json.loads((Path(__file__).resolve().parents[1] / "data" / "llamacpp_sample.json").read_text())["models"]
@@ -149,3 +150,16 @@ def test_layers_that_can_not_be_told_leave_the_engine_its_answer() -> None:
     assert find_engine("llama.cpp").allocate(model, Request(tokens=256)).total_bytes == 27 * 256 * 576 * 2
     with pytest.raises(KvcalcError, match="could not be told"):
         find_engine("exact").allocate(model, Request(tokens=256))
+
+
+def test_a_hybrid_without_recurrent_layers_keeps_no_state() -> None:
+    config = {
+        "model_type": "granitemoehybrid",
+        "num_hidden_layers": 2,
+        "layer_types": ["attention", "attention"],
+        "hidden_size": 512,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+    }
+    tally = find_engine("llama.cpp").allocate(model_of(config, "config.json", "granite"), Request(tokens=256))
+    assert tally.total_bytes == 2 * 256 * 2 * 2 * 64 * 2
