@@ -7,8 +7,9 @@ when none of so many neighbours fits, nothing beyond them does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 CEILING = 2**40  # nobody has so many tokens; what still fits there grows with nothing
 
@@ -22,19 +23,39 @@ class Found:
     gap: int | None = None  # the smallest that does not fit though the value does
 
 
-def largest(fits: Callable[[int], bool], window: int = 1, ceiling: int = CEILING) -> Found:
+def largest(fits: Callable[[int], bool], window: int = 1, ceiling: int = CEILING, breaks: Iterable[int] = ()) -> Found:
     """The largest n in 1..ceiling that fits; n + 1 does not, nor does anything beyond.
 
-    ``window`` is the length that no dip exceeds: 1 for growth without dips.
+    ``window`` is the length that no dip exceeds: 1 for growth without dips. From each of ``breaks`` on, another rule may
+    hold, under which less is taken (a cache that is quantised from some length on): each stretch is searched for itself.
     """
     if fits(ceiling):
         return Found(ceiling, unbounded=True)
-    value = _bisect(fits, ceiling)
-    if window > 1:
-        if _last_fitting(fits, value + 1, min(value + window, ceiling - 1)):
-            value = _by_windows(fits, window, ceiling)
-        return Found(value, gap=next((n for n in range(max(1, value - window), value) if not fits(n)), None))
-    return Found(value)
+    edges = [1, *sorted({edge for edge in breaks if 1 < edge < ceiling}), ceiling]
+    for first, beyond in reversed(list(pairwise(edges))):
+        value = _within(fits, window, first, beyond)
+        if value:
+            return Found(value, gap=_gap(fits, value, window, first))
+    return Found(0)
+
+
+def _within(fits: Callable[[int], bool], window: int, first: int, beyond: int) -> int:
+    """The largest of first..beyond - 1 that fits, or 0."""
+
+    def shifted(n: int) -> bool:
+        return fits(first - 1 + n)
+
+    span = beyond - first + 1  # the first that is not in the stretch
+    value = _bisect(shifted, span)
+    if window > 1 and _last_fitting(shifted, value + 1, min(value + window, span - 1)):
+        value = _by_windows(shifted, window, span - 1)
+    return first - 1 + value if value else 0
+
+
+def _gap(fits: Callable[[int], bool], value: int, window: int, first: int) -> int | None:
+    """A smaller n that does not fit, where that is known to happen."""
+    near = range(max(first, value - window), value) if window > 1 else ()
+    return next((n for n in (*near, *((first - 1,) if first > 1 else ())) if not fits(n)), None)
 
 
 def _bisect(fits: Callable[[int], bool], beyond: int) -> int:

@@ -18,8 +18,20 @@ ENGINES: dict[str, str] = {
     "llama.cpp": "kvcalc.engines.llamacpp",
     "transformers": "kvcalc.engines.transformers",
     "vllm": "kvcalc.engines.vllm",
+    "sglang": "kvcalc.engines.sglang",
+    "tensorrt-llm": "kvcalc.engines.tensorrt_llm",
+    "mlx-lm": "kvcalc.engines.mlx_lm",
+    "lmcache": "kvcalc.engines.lmcache",
 }
-ALIASES: dict[str, str] = {"equation": "exact", "logical": "exact"}
+ALIASES: dict[str, str] = {
+    "equation": "exact",
+    "logical": "exact",
+    "tensorrt_llm": "tensorrt-llm",
+    "trt-llm": "tensorrt-llm",
+    "trtllm": "tensorrt-llm",
+    "mlx": "mlx-lm",
+    "mlx_lm": "mlx-lm",
+}
 
 
 def find_engine(name: str) -> Engine:

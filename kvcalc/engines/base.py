@@ -66,6 +66,10 @@ def _one(_model: Model, _request: Request) -> int:
     return 1
 
 
+def _none(_model: Model, _request: Request) -> tuple[int, ...]:
+    return ()
+
+
 def _further(_model: Model, request: Request, tally: Tally, step: int) -> Request:
     tokens = tally.request["tokens"][0]
     return request.at((tokens if isinstance(tokens, int) else 0) + step)
@@ -90,6 +94,8 @@ class Engine:
     need: Callable[[Model, Request], Callable[[int, int], int]] | None = None
     # the longest stretch of lengths over which its figure may shrink, or a length be refused that a longer one is not
     dip: Callable[[Model, Request], int] = _one
+    # lengths from which on another rule holds, under which less is taken
+    breaks: Callable[[Model, Request], tuple[int, ...]] = _none
     ranks: Callable[[Request], int] | None = None  # that share the weights; None: it counts no ranks, and takes one device
     share: tuple[str, str] = ("1", "")  # of a whole card that it takes unless told otherwise, and the rule that says so
     share_of_rest: bool = False  # that share is taken of what the weights leave, not of the whole

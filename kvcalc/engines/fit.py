@@ -141,7 +141,9 @@ class _Question:
         if self.searched == SAMPLE:
             every = len(self.request.lengths)
             return Found(every) if fits(every) else largest(fits, ceiling=every)
-        return largest(fits, self.engine.dip(self.model, self.request) if self.searched == TOKENS else 1)
+        if self.searched == BATCH:
+            return largest(fits)
+        return largest(fits, self.engine.dip(self.model, self.request), breaks=self.engine.breaks(self.model, self.request))
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,10 +162,15 @@ def _origin(request: Request, option: str, default: str = "default") -> str:
 
 
 def dip(_model: Model, request: Request) -> int:
-    """A quantised cache packs its residual when it is full; the first token after a prompt frees what a window cut off."""
-    if request.options.get("cache") == "quantized":
-        return 2 * max(int(request.options.get("residual-length", quantized.RESIDUAL_LENGTH)), quantized.GROUP_SIZE)
-    return 2 if "prompt-tokens" in request.options else 1
+    """A quantised cache packs its residual when it is full."""
+    if request.options.get("cache") != "quantized":
+        return 1
+    return 2 * max(int(request.options.get("residual-length", quantized.RESIDUAL_LENGTH)), quantized.GROUP_SIZE)
+
+
+def breaks(_model: Model, request: Request) -> tuple[int, ...]:
+    """The first token after the prompt frees what a window cut off."""
+    return (int(request.options["prompt-tokens"]) + 1,) if "prompt-tokens" in request.options else ()
 
 
 ENGINE = Engine(
@@ -175,6 +180,7 @@ ENGINE = Engine(
     evidence="measured: every tensor of the returned cache, models built from their configs",
     allocate=allocate,
     dip=dip,
+    breaks=breaks,
     levers=(("cache", "quantized"),),
     options=(
         Option("cache", "choice", "the cache class", "dynamic", CACHES),

@@ -44,6 +44,15 @@ def test_a_gap_is_named() -> None:
     assert (found.value, found.gap) == (8, 6)
 
 
+@given(sizes, sizes, st.integers(0, 4000))
+def test_a_rule_that_changes_at_a_length(before: list[int], after: list[int], budget: int) -> None:
+    """Two stretches that each grow: the second may begin far below the end of the first."""
+    table = growing(before) + growing(after)
+    found = largest(lambda n: n <= len(table) and table[n - 1] <= budget, breaks=(len(before) + 1,))
+    assert found.value == max((n for n, size in enumerate(table, 1) if size <= budget), default=0)
+    assert found.gap is None or table[found.gap - 1] > budget
+
+
 def test_nothing_fits() -> None:
     """0 is the answer where not even one does."""
     assert largest(lambda _: False).value == 0

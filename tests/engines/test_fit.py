@@ -34,7 +34,14 @@ KINDS = (
     "gemma-3n-e2b",
 )
 LAST = 700  # tokens of the scan: beyond a window of 512
-STRIDES = {"transformers": 11, "llama.cpp": 11, "vllm": 3}  # engines that allocate anew for each question
+STRIDES = {
+    "transformers": 23,
+    "llama.cpp": 23,
+    "tensorrt-llm": 23,
+    "mlx-lm": 23,
+    "vllm": 7,
+    "lmcache": 3,
+}  # engines that allocate anew for each question
 GGUF = {
     "general.architecture": "gemma3",
     "gemma3.block_count": 12,
@@ -79,8 +86,12 @@ def test_the_longest_is_the_longest(engine_name: str, kind: str) -> None:
         with pytest.raises(type(problem)):  # not served by this engine: fit says the same
             fit(engine, model, request, Memory(2**40), TOKENS)
         return
-    marks = sorted(sizes)[len(sizes) // 5 :: len(sizes) // 3]
-    for budget in {sizes[tokens] + more for tokens in marks for more in (-1, 0, 1)}:
+    if not sizes:
+        with pytest.raises(EngineError):
+            fit(engine, model, request, Memory(2**40), TOKENS)
+        return
+    mark = sizes[sorted(sizes)[len(sizes) // 2]]
+    for budget in (mark - 1, mark):
         found = fit(engine, model, request, Memory(budget), TOKENS)
         if found.unbounded:
             assert max(sizes.values()) <= budget
@@ -96,9 +107,9 @@ def test_the_longest_is_the_longest(engine_name: str, kind: str) -> None:
 def test_the_most_sequences_are_the_most(engine_name: str) -> None:
     """A batch of 7 just fits, one byte less holds 6."""
     model = preset_model("gemma-3-270m")
-    request = Request(tokens=100)
+    request = Request(tokens=300)
     need = need_function(find_engine(engine_name), model, request)
-    for budget, most in ((need(7, 100), 7), (need(7, 100) - 1, 6), (need(1, 100) - 1, 0)):
+    for budget, most in ((need(7, 300), 7), (need(7, 300) - 1, 6), (need(1, 300) - 1, 0)):
         found = fit(find_engine(engine_name), model, request, Memory(budget), BATCH)
         assert (found.batch_size, found.fits) == (most, most > 0)
 
@@ -118,6 +129,14 @@ def test_a_quantised_cache_that_gives_bytes_back(batch: int, prompt: int, budget
     if found.gap:
         assert sizes[found.gap] > budget
         assert found.gap < found.tokens
+
+
+def test_a_cache_that_is_quantised_from_a_length_on() -> None:
+    """MLX-LM at 4 bits from 5,000 tokens on: what holds 4,000 in 16 bits holds 4,000 · 256 / 72 in 4, in steps of 256."""
+    model, budget = preset_model("qwen3-0.6b"), 4096 * 2 * 28 * 8 * 128 * 2
+    found = fit(find_engine("mlx-lm"), model, Request(options={"kv-bits": "4"}), Memory(budget), TOKENS)
+    assert found.tokens == 4096 * 256 // 72 // 256 * 256
+    assert found.gap == 4999
 
 
 def test_yes_or_no() -> None:

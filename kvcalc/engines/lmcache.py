@@ -1,0 +1,75 @@
+"""LMCache 0.5.6: the copy of a cache that is kept outside the engine, in chunks of 256 tokens.
+
+A chunk holds ``[2, layers, tokens, heads · head size]`` in the engine's type for each worker (a latent once); only whole
+chunks are stored unless ``save_unfull_chunk`` is set. Windows are stored like any other layer.
+Rules: lmcache ``v1/config.py``, ``v1/metadata.py``.
+"""
+
+from __future__ import annotations
+
+from kvcalc.core.counting import Reach, Slab, Types, tally_layers, vectors
+from kvcalc.core.layers import ChunkedAttention, FullAttention, LatentAttention, NoCache, Part, Shared, SlidingAttention
+from kvcalc.core.model import Model, Request, Tally
+from kvcalc.engines.base import Engine, Option, counted_layers, resolve_request
+from kvcalc.engines.ranks import by_rank, sharing
+from kvcalc.errors import EngineError
+
+CHUNK = 256
+
+
+def allocate(model: Model, request: Request) -> Tally:
+    """Whole chunks of every sequence. Raises EngineError."""
+    chunk = int(request.options.get("chunk-size", CHUNK))
+    filled, types, resolved = resolve_request(model, request)
+    unfull = request.options.get("save-unfull-chunk", False) is True
+    stored = tuple((length if unfull else length // chunk * chunk, count) for length, count in filled.sequences)
+    layers = tally_layers(counted_layers(model, filled), stored, types, part_slabs)
+    chunks = sum(count * -(-length // chunk) for length, count in stored)
+    size = sum(run.bytes for run in layers)
+    return Tally(
+        layers,
+        request={**resolved, "chunk_size": (chunk, "-o chunk-size" if "chunk-size" in request.options else "default")},
+        report={
+            "chunk_size": chunk,
+            "chunks": chunks,
+            "stored_tokens": sum(length * count for length, count in stored),
+            "size_gb": round(size / 2**30, 4),
+        },
+    )
+
+
+def part_slabs(part: Part, types: Types) -> tuple[Slab, ...]:
+    """What is stored of a part. Raises EngineError."""
+    match part:
+        case FullAttention() | SlidingAttention() | ChunkedAttention():
+            sides = (("keys", part.head_dim), ("values", part.v_head_dim))
+            return tuple(vectors("kv", side, Reach(), part.num_kv_heads, width, types.k) for side, width in sides if width)
+        case LatentAttention():
+            return (vectors("kv", "latent", Reach(), 1, part.row_width, types.k),)
+        case Shared() | NoCache():
+            return ()
+        case _:
+            raise EngineError(
+                f"LMCache's {part.kind.replace('_', ' ')} is not modelled", "lmcache/v1", "--engine exact counts it"
+            )
+
+
+def step(_model: Model, request: Request) -> int:
+    """A chunk, where only whole ones are stored."""
+    return 1 if request.options.get("save-unfull-chunk", False) is True else int(request.options.get("chunk-size", CHUNK))
+
+
+ENGINE = Engine(
+    name="lmcache",
+    version="0.5.6",
+    source="lmcache 0.5.6: v1/config.py, v1/metadata.py",
+    evidence="read in the source; figures of published logs agree",
+    allocate=by_rank(allocate),
+    options=(
+        Option("chunk-size", "count", "tokens of a chunk", str(CHUNK), minimum=1),
+        Option("save-unfull-chunk", "bool", "store the last, unfinished chunk too", "off"),
+    ),
+    step=step,
+    ranks=sharing,
+    excluded=("the engine's own cache", "the buffers of a transfer"),
+)
