@@ -29,10 +29,14 @@ def console(stderr: bool = False, stream: TextIO | None = None) -> Console:
 
 
 def show(*items: RenderableType) -> None:
-    """Tables and text, on stdout."""
+    """Tables and text, on stdout; without the blanks that fill a terminal's lines where there is no terminal."""
     out = console()
-    for item in items:
-        out.print(item)
+    if out.is_terminal:
+        out.print(*items, sep="\n")
+        return
+    with out.capture() as captured:
+        out.print(*items, sep="\n")
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def write_json(document: Mapping[str, object]) -> None:
