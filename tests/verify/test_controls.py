@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from verify_helpers import LAYERS, RECURRENT, run
 
 from kvcalc.core.counting import Reach
 from kvcalc.verify.caches.base import RowShape
@@ -13,6 +12,7 @@ from kvcalc.verify.controls import BrokenCache, BrokenLayout, dropped_row, stale
 from kvcalc.verify.layouts import ConcatLayout
 from kvcalc.verify.parts.base import Tracker
 from kvcalc.verify.parts.recurrent import OpenRecurrent
+from verify.verify_helpers import LAYERS, RECURRENT, run
 
 CPU = torch.device("cpu")
 EXPECTED: dict[str, set[str]] = {

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
-from verify_helpers import EVERYTHING, LAYERS, explain, model_of, run
 
 from kvcalc.core.layers import ChunkedAttention, FullAttention, LatentAttention, Layer, Recurrent, Shared, SlidingAttention, State
 from kvcalc.core.model import Request
 from kvcalc.engines import find_engine
+from verify.verify_helpers import EVERYTHING, LAYERS, explain, model_of, run
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

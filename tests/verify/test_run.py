@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from verify_helpers import LAYERS, explain, model_of, run
 
 from kvcalc.core.layers import FullAttention, NoCache, Shared, SlidingAttention
 from kvcalc.core.model import Request
@@ -29,6 +28,7 @@ from kvcalc.verify.plan import (
 )
 from kvcalc.verify.results import Check, Control, Measure, Settings, Weighing
 from kvcalc.verify.run import CACHES, make_plan, verify, work_units
+from verify.verify_helpers import LAYERS, explain, model_of, run
 
 FULL = (FullAttention(2, 16, 16, 4),)
 SLIDING = (SlidingAttention(2, 16, 16, 8, 4),)
