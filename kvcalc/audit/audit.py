@@ -18,7 +18,9 @@ def audit(load: Load, model: Model | None, given: Given) -> Audited:
     """Every figure of ``load`` with its prediction."""
     settings = Settings(load, given, model)
     findings = _AUDITORS.get(load.engine, audit_pools)(load, model, settings)
-    return Audited(load, load.engine, model, tuple(findings), _missing(findings, model), _notes(load), settings.lines())
+    differs = any(finding.verdict == "differs" for finding in findings)
+    notes = _notes(load, model if differs else None)
+    return Audited(load, load.engine, model, tuple(findings), _missing(findings, model), notes, settings.lines())
 
 
 def _missing(findings: list[Finding], model: Model | None) -> tuple[str, ...]:
@@ -30,5 +32,15 @@ def _missing(findings: list[Finding], model: Model | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(finding.why for finding in unchecked if finding.why))
 
 
-def _notes(load: Load) -> tuple[str, ...]:
-    return (f"{load.dropped:,} further lines of this start are not shown",) if load.dropped else ()
+def _notes(load: Load, differing: Model | None) -> tuple[str, ...]:
+    found = [f"{load.dropped:,} further lines of this start are not shown"] if load.dropped else []
+    named = load.setting("model", "model_path")
+    if differing is not None and named and not _same_name(named, differing.name):
+        found.append(f"the log is of {named}; the prediction is of {differing.name}")
+    return tuple(found)
+
+
+def _same_name(one: str, other: str) -> bool:
+    """``Qwen/Qwen3-32B-FP8`` and ``qwen3-32b`` are the same model."""
+    names = ["".join(filter(str.isalnum, name.rstrip("/").rsplit("/", 1)[-1].lower())) for name in (one, other)]
+    return names[0].startswith(names[1]) or names[1].startswith(names[0])

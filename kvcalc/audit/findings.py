@@ -38,6 +38,7 @@ class Finding:
     predicted: Range | None
     unit: Unit
     why: str = ""
+    scale: int = 1  # the unit in which it is printed, so that the prediction stands beside it in the same
 
     @property
     def verdict(self) -> str:
@@ -62,14 +63,23 @@ class Finding:
         """The prediction, for people."""
         if self.predicted is None:
             return ""
-        low, high = shown(self.predicted.low, self.unit), shown(self.predicted.high, self.unit)
+        low, high = (shown(value, self.unit, self.scale) for value in (self.predicted.low, self.predicted.high))
         return low if low == high else f"{low} to {high}"
 
+    @property
+    def difference_text(self) -> str:
+        """The difference, for people: in the printed unit where it shows there."""
+        if not self.difference:
+            return "" if self.difference is None else "0"
+        size = abs(self.difference)
+        text = shown(size, self.unit, self.scale if size * 100 >= self.scale else 1)
+        return ("+" if self.difference > 0 else "-") + text
 
-def shown(value: int, unit: Unit) -> str:
+
+def shown(value: int, unit: Unit, scale: int = 1) -> str:
     """A value of this unit, for people."""
     if unit == "bytes":
-        return format_bytes(value)
+        return f"{value / scale:,.2f} {_NAMES[scale]}" if scale > 1 else format_bytes(value)
     return f"{value:,}" if unit == "count" else f"{value / RATIO:,.2f}"
 
 
@@ -103,7 +113,9 @@ def check(
     figure = statement.figure(name)
     if figure is None:
         return []
-    return [finding(statement, figure_text(figure, name), figure.low, figure.high, what, predicted, why, unit)]
+    text = figure_text(figure, name)
+    scale = figure.unit if unit == "bytes" else 1
+    return [finding(statement, text, figure.low, figure.high, what, predicted, why, unit, scale)]
 
 
 def finding(
@@ -115,10 +127,11 @@ def finding(
     predicted: int | Range | None,
     why: str = "",
     unit: Unit = "bytes",
+    scale: int = 1,
 ) -> Finding:
     """A finding for any printed interval."""
     expected = Range(predicted, predicted) if isinstance(predicted, int) else predicted
-    return Finding(statement.line, what, text, low, high, expected, unit, why)
+    return Finding(statement.line, what, text, low, high, expected, unit, why, scale)
 
 
 def total_of(figures: Iterable[Figure]) -> tuple[int, int]:

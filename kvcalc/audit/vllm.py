@@ -209,11 +209,13 @@ def _tokens_why(run: Run, tokens: int, expected: Range) -> str:
         return guess
     shown = len(run.load.of_kind("available"))
     ranks = run.settings.tp_size * run.settings.pp_size
-    if tokens < expected.low and ranks > shown:
+    if tokens < expected.low and ranks > shown and tokens * 3 > expected.low * 2:
         needed = _bytes_for(run, tokens)
         return f"the tightest rank decides: these tokens fill {needed}; the log shows the memory of {shown} of {ranks} ranks"
     if tokens < expected.low:
-        return f"these tokens fill only {_bytes_for(run, tokens)}: another rank has less memory, or more is kept a token"
+        return (
+            f"these tokens fill only {_bytes_for(run, tokens)}: more is kept a token (another model?), or a rank has less memory"
+        )
     return "less is kept a token than the model says: another model, or another type of cache"
 
 

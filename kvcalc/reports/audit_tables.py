@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kvcalc.audit.findings import Audited, Finding, shown
+from kvcalc.audit.findings import Audited, Finding
 from kvcalc.core.log_facts import EngineLog
 from kvcalc.reports.to_table import plain_table
 
@@ -57,18 +57,11 @@ def findings_table(findings: Iterable[Finding]) -> Table:
             finding.what,
             finding.stated,
             finding.predicted_text,
-            _difference(finding),
+            finding.difference_text,
             Text(finding.verdict, style=STYLES[finding.verdict]),
             finding.why or (MEANINGS.get(finding.verdict, "") if finding.unit == "bytes" else ""),
         )
     return table
-
-
-def _difference(finding: Finding) -> str:
-    if not finding.difference:
-        return "" if finding.difference is None else "0"
-    sign = "+" if finding.difference > 0 else "-"
-    return sign + shown(abs(finding.difference), finding.unit)
 
 
 def _verdict(audited: Audited) -> Text:

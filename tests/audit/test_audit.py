@@ -292,7 +292,7 @@ def test_the_table_shows_stated_predicted_and_why(tmp_path: Path, capsys: pytest
     (tmp_path / "a.log").write_text(cache(528, 4096, 33))
     assert main(["audit", str(tmp_path / "a.log"), *LLAMA_8B]) == 1
     out = capsys.readouterr().out
-    for words in ("528.00 MiB", "512 MiB", "+16.00 MiB", "differs", "1 more layer kept", "4 of 4 figures differ"):
+    for words in ("528.00 MiB", "512.00 MiB", "+16.00 MiB", "differs", "1 more layer kept", "4 of 4 figures differ"):
         assert words in out
 
 
