@@ -66,6 +66,7 @@ def test_what_nothing_reads_is_said_aloud(name: str, cli: Cli) -> None:
 
 
 NO_PART = {
+    "ranks": (("--tp", 2, "--engine", "transformers"), "parallel ranks play no part"),
     "encoder tokens": (("--encoder-tokens", 10), "encoder tokens play no part"),
     "draft layers": (("--draft",), "no draft layers"),
 }
