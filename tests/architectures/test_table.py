@@ -1,0 +1,108 @@
+"""Every row of the table of architectures has a fixture, and gives what is pinned.
+
+The pins show that a change elsewhere leaves a type alone. That the figures are right is shown beside: by published files
+(``test_published``), by worked ones (``test_remote``) and by what the library itself allocates (``tests/engines``).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvcalc.architectures.base import Architecture
+from kvcalc.architectures.lookup import find_architecture
+from kvcalc.architectures.table import ARCHITECTURES
+from kvcalc.core.fields import Field, Fields
+from kvcalc.core.layers import kind_of, runs
+from kvcalc.core.model import Request
+from kvcalc.dtypes import find_dtype
+from kvcalc.engines.exact import ENGINE
+from kvcalc.errors import ArchitectureError, KvcalcError
+from kvcalc.readers.hf_config import model_of
+
+ROWS: dict[str, dict[str, Any]] = {
+    row["type"]: row
+    for row in map(json.loads, (Path(__file__).parents[1] / "data" / "architectures.jsonl").read_text("utf-8").splitlines())
+}
+BF16 = find_dtype("bf16")
+
+
+def test_every_row_has_a_fixture() -> None:
+    """Write one with ``tests/tools/pin_architectures.py``."""
+    assert set(ARCHITECTURES) - ROWS.keys() == set()
+    assert ROWS.keys() - set(ARCHITECTURES) == set()
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_gives_what_is_pinned(name: str) -> None:
+    row = ROWS[name]
+    model = model_of(row["config"], "config.json", name)
+    tally = ENGINE.allocate(model, Request(tokens=4096, k_dtype=BF16, v_dtype=BF16, encoder_tokens=100))
+    assert " ".join(f"{count}x{kind_of(layer)}" for _, count, layer in runs(model.layers)) == row["layers"]
+    split = tally.component_bytes()
+    assert [split["kv"], split["index"], split["state"], split["other"]] == [*row["bytes"], 0]
+    assert tally.total_bytes > 0
+
+
+HOSTILE: list[object] = [-1, 2**41, 10**30, True, "8", float("nan"), [], [1, -1]]
+KEYS = (
+    "num_layers",
+    "num_attention_heads",
+    "num_kv_heads",
+    "head_dim",
+    "hidden_size",
+    "sliding_window",
+    "layer_types",
+    "kv_lora_rank",
+)
+ONE_A_RULE = list({id(row.rule): name for name, row in ARCHITECTURES.items()}.values())
+
+
+def size_with(name: str, key: str, value: object) -> int:
+    """Bytes with one field changed, or 0 where that is refused."""
+    try:
+        model = model_of(ROWS[name]["config"], "config.json", name, {key: Field(value, f"flag --set {key}")})
+        return ENGINE.allocate(model, Request(tokens=10, encoder_tokens=10)).total_bytes
+    except KvcalcError:
+        return 0
+
+
+@pytest.mark.parametrize("name", ONE_A_RULE)
+def test_no_bad_value_breaks_a_rule(name: str) -> None:
+    assert all(size_with(name, key, value) >= 0 for key in KEYS for value in HOSTILE)
+
+
+def test_an_unknown_type_names_its_relatives() -> None:
+    with pytest.raises(ArchitectureError) as caught:
+        find_architecture("qwen3_mo", "config.json")
+    assert "qwen3_moe" in caught.value.fix
+    assert caught.value.where == "config.json"
+
+
+def test_a_row_s_constants_stand_whatever_the_file_says() -> None:
+    from kvcalc.architectures.lookup import neutral_fields
+    from kvcalc.architectures.rules import decoder
+
+    row = Architecture(decoder(), aliases={"num_layers": ("depth",)}, constants={"head_dim": 7})
+    fields = neutral_fields({"depth": 3, "head_dim": 9, "num_layers": 5}, row, "none", {}, "config.json: ", "config.json")
+    assert (fields.int("num_layers"), fields.origin("num_layers")) == (3, "config.json: depth")
+    assert (fields.int("head_dim"), fields.origin("head_dim")) == (7, "fixed by the model's code")
+
+
+def test_a_row_that_means_something_else_by_a_key_hides_it() -> None:
+    from kvcalc.architectures.lookup import neutral_fields
+
+    row = Architecture(lambda _: (), aliases={"head_dim": ("own_width",)})
+    assert "head_dim" not in neutral_fields({"head_dim": 9}, row, "none", {}, "", "config.json")
+
+
+def test_rules_look_at_fields_alone() -> None:
+    for name, row in ARCHITECTURES.items():
+        try:
+            row.rule(Fields({}, "config.json"))
+        except KvcalcError:
+            continue
+        pytest.fail(f"{name} gives layers of nothing")
