@@ -155,7 +155,6 @@ def test_latent_rows_were_expanded_before_they_were_kept() -> None:
         ({"cache": "static", "max_cache_len": 4}, EngineError),
         ({"prompt_tokens": 11}, UsageError),
         ({"nbits": 4}, UsageError),
-        ({"cache": "quantized"}, (UsageError, EngineError)),
         ({"cache": "quantized", "backend": "quanto", "nbits": 3}, (UsageError, EngineError)),
     ],
 )

@@ -23,7 +23,7 @@ from kvcalc.readers.hf_config import find_decoder, model_of
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "docs" / "model-types.md"
 DATA = ROOT / "tests" / "data"
-HEAD = f"""# Model types
+HEAD = """# Model types
 
 Written by `tests/tools/write_model_types.py`; a test fails when it is stale. Layers are those of the class's own defaults, where
 the type has any; a file's own fields decide in each case. Proof: *measured*, bytes of a real cache of transformers; *published*,
@@ -71,7 +71,7 @@ def page() -> str:
     """The whole page."""
     measured, published = types_in("transformers.jsonl"), types_in("published.jsonl")
     refused = {**REFUSED, **REMOTE_REFUSED}
-    known = sorted((set(ARCHITECTURES) | set(TEXT_CONFIGS)) - {"equation"} - set(refused), key=str.lower)
+    known = sorted((set(ARCHITECTURES) | set(TEXT_CONFIGS)) - {"equation"} - set(refused), key=lambda name: (name.lower(), name))
     lines = [f"| model type | in transformers {RELEASE} | layers | rule | proof |", "|---|---|---|---|---|"]
     for name in known:
         proof = [word for word, names in (("measured", measured), ("published", published)) if name in names] or ["read"]
