@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -215,34 +213,3 @@ def test_an_interrupted_process_is_quiet_and_ends_in_130() -> None:
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130
     assert err in (b"", b"\ninterrupted\n")  # the parser may take the signal first
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@pytest.mark.parametrize(
-    "words", [("estimate", *EQUATION), ("estimate", *EQUATION, "--json"), ("sweep", *EQUATION, "--format", "csv")], ids=str
-)
-def test_a_full_disk_is_unavailable_and_no_bug(words: tuple[str, ...]) -> None:
-    with Path("/dev/full").open("w") as full:
-        ran = subprocess.run(
-            [sys.executable, "-m", "kvcalc", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
-        )
-    assert ran.returncode == 5
-    assert "Traceback" not in ran.stderr
-    assert "No space left" in ran.stderr
-
-
-@pytest.mark.skipif(os.name == "nt", reason="a POSIX shell")
-@pytest.mark.parametrize("closed", [">&-", "2>&-"])
-def test_a_closed_stream_is_no_bug(closed: str) -> None:
-    line = f"{shlex.join([sys.executable, '-m', 'kvcalc', 'sweep', '--tokens', '1k'])} {closed}"
-    ran = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)
-    assert ran.returncode == 0
-    assert "Traceback" not in ran.stderr
-
-
-def test_a_terminal_without_the_characters_shows_plain_ones() -> None:
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    words = [sys.executable, "-m", "kvcalc", "compare", "llama-8b"]
-    ran = subprocess.run(words, capture_output=True, check=False, timeout=60, env=environment)
-    assert (ran.returncode, ran.stderr) == (0, b"")
-    assert b"#####" in ran.stdout
