@@ -11,6 +11,7 @@ from typer import Argument
 from kvcalc.audit.audit import audit
 from kvcalc.audit.findings import Audited
 from kvcalc.audit.settings import Given
+from kvcalc.cli import progress
 from kvcalc.cli.grouping import takes_groups
 from kvcalc.cli.model_args import load_reference, references
 from kvcalc.cli.options import Adding, Naming, OneModel, Showing
@@ -77,7 +78,7 @@ def _read(log: str) -> EngineLog:
         if sys.stdin is None:
             raise LogError("standard input is closed", "stdin", "pipe the log into it, or name a file")
         return read_log(sys.stdin.buffer, "stdin")
-    return read_log_file(Path(log))
+    return read_log_file(Path(log), lambda stream, size: progress.read(stream, size, "reading"))
 
 
 def _own_model(load: Load, log: EngineLog) -> Model | None:

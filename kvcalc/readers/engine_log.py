@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
 import re
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -36,11 +38,21 @@ _RANK = re.compile(
 _WRAPPERS = ("log", "message", "MESSAGE", "msg")  # docker's json-file driver, journalctl -o json, structured loggers
 
 
-def read_log_file(path: Path) -> EngineLog:
-    """What the log at ``path`` says. Raises LogError when it can't be read or no line of it is known."""
+Reading = Callable[[int], bytes]
+Wrapper = Callable[[BinaryIO, int], AbstractContextManager[Reading]]
+
+
+def read_log_file(path: Path, wrapped: Wrapper | None = None) -> EngineLog:
+    """What the log at ``path`` says. Raises LogError when it can't be read or no line of it is known.
+
+    ``wrapped`` may stand between the file and the reader, to show how far it has come.
+    """
     try:
         with path.open("rb") as stream:
-            return read_log(stream, str(path))
+            if wrapped is None:
+                return read_log(stream, str(path))
+            with wrapped(stream, os.fstat(stream.fileno()).st_size) as reading:
+                return _read(reading, str(path))
     except OSError as problem:
         reason = problem.strerror or str(problem)
         raise LogError(f"can't read the log: {reason}", str(path), "name a readable file, or - for a pipe") from problem
@@ -48,8 +60,12 @@ def read_log_file(path: Path) -> EngineLog:
 
 def read_log(stream: BinaryIO, source: str = "the log") -> EngineLog:
     """What the log in ``stream`` says. Raises LogError when no line of it is known."""
+    return _read(getattr(stream, "read1", stream.read), source)
+
+
+def _read(reading: Reading, source: str) -> EngineLog:
     found = _Loads()
-    lines = _Lines(_plain(stream, source))
+    lines = _Lines(_plain(reading, source))
     for number, text in lines:
         for row in ROWS:
             if any(needle in text for needle in row.needles):
@@ -67,8 +83,7 @@ def read_log(stream: BinaryIO, source: str = "the log") -> EngineLog:
 # Bytes: decompressed, and in an encoding that keeps ASCII
 
 
-def _plain(stream: BinaryIO, source: str) -> Iterator[bytes]:
-    read = getattr(stream, "read1", stream.read)
+def _plain(read: Reading, source: str) -> Iterator[bytes]:
     first = read(CHUNK)
     while 0 < len(first) < 4 and (more := read(CHUNK)):
         first += more
