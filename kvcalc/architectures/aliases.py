@@ -57,6 +57,7 @@ NESTED_KEYS: tuple[str, ...] = (
     "text_model_config",
     "lm_config",
     "language_model_config",
+    "transformer_layer_config",  # a draft model as the speculators library writes it (vLLM configs/speculators)
 )
 
 # Names of layer kinds in files (``layer_types`` and its older forms) → the kinds that the rules build.

@@ -320,13 +320,27 @@ def repeated(rule: Rule, key: str) -> Rule:
 
 
 def draft_layers(fields: Fields, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
-    """Multi-token-prediction layers: as many as the file names, each like the model's last attention layer."""
+    """Multi-token-prediction layers: as many as the file names, each like the model's last attention layer.
+
+    Where ``layer_types`` goes on past the model's own layers, its further words say what kind each one is (Step-3.5).
+    """
     names = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
     name, count = next(((name, n) for name in names if (n := fields.int_or_none(name, 0))), ("", 0))
     if count > MAX_LAYERS:
         raise ConfigError(f"{name} is {count}, more than {MAX_LAYERS:,}", fields.at(name))
     like = next((layer for layer in reversed(layers) if not isinstance(layer[0], NoCache | Shared) and _attends(layer)), None)
-    return (_undo_window(like),) * count if like else ()
+    if like is None or not count:
+        return ()
+    return tuple(_undo_window(named or like) for named in _beyond(fields, layers, count))
+
+
+def _beyond(fields: Fields, layers: tuple[Layer, ...], count: int) -> list[Layer | None]:
+    """For each draft layer, the model's last layer of the kind that ``layer_types`` names for it."""
+    words = fields.raw("layer_types")
+    if not isinstance(words, list | tuple) or len(words) < len(layers) + count or fields.int_or_none("num_layers") != len(layers):
+        return [None] * count
+    last = {str(word): layer for word, layer in zip(words, layers, strict=False) if _attends(layer)}
+    return [last.get(str(word)) for word in words[len(layers) : len(layers) + count]]
 
 
 def _attends(layer: Layer) -> bool:

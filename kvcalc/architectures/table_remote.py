@@ -51,6 +51,8 @@ SAME_CODE: dict[str, str] = {
     "deepseek_ocr": "deepseek_v2",
     "deepseek-ocr": "deepseek_v2",
     "unlimited-ocr": "unlimited_ocr_text",  # vLLM configs/unlimited_ocr.py
+    "nemotron_h_puzzle": "nemotron_h",  # vLLM nemotron_h.py: experts alone differ by layer
+    "interns2_mobius_text": "qwen3_5_moe_text",  # SGLang configs/interns2_mobius.py: experts shared between layers
     "cohere2moe": "cohere2_moe",  # mlx-vlm maps it
     "gpt_neox-japanese": "gpt_neox_japanese",
 }

@@ -92,8 +92,10 @@ def recognise(word: str) -> Reference:
 
 
 def _there(path: Path) -> bool:
+    from kvcalc.readers.hf_config import config_in
+
     try:
-        return path.is_file() or (path.is_dir() and (path / "config.json").is_file()) or path.is_fifo()
+        return path.is_file() or (path.is_dir() and config_in(path) is not None) or path.is_fifo()
     except (OSError, ValueError):
         return False
 

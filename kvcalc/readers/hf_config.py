@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 
 from kvcalc.architectures.base import Architecture
@@ -28,6 +29,7 @@ from kvcalc.readers.files import is_folder, parse_object, read_text
 from kvcalc.values import value
 
 CONFIG_NAME = "config.json"
+PARAMS_NAME = "params.json"  # Mistral's and Meta's own format
 QUANT_NAME = "hf_quant_config.json"
 _MAX_NESTING = 4
 _DECIDING = ("num_layers", "num_attention_heads", "hidden_size")  # a class default for these deserves a word
@@ -45,13 +47,21 @@ class Decoder:
 def read_config(path: Path, overrides: Mapping[str, Field] | None = None, assume: str = "") -> Model:
     """The model of a config.json, or of a folder that holds one. Raises ConfigError, ArchitectureError."""
     if is_folder(path):
-        path = path / CONFIG_NAME
+        path = config_in(path) or path / CONFIG_NAME
     config = parse_object(read_text(path), str(path))
     quant = path.with_name(QUANT_NAME)
     if path.name == CONFIG_NAME and quant.is_file() and "quantization_config" not in config:
         config = {**config, "quantization_config": parse_object(read_text(quant), str(quant)).get("quantization")}
-    name = path.parent.resolve().name if path.name == CONFIG_NAME else path.stem
+    name = path.parent.resolve().name if path.name in (CONFIG_NAME, PARAMS_NAME) else path.stem
     return model_of(config, str(path), name, overrides, assume)
+
+
+def config_in(folder: Path) -> Path | None:
+    """The file of a folder that describes its model: config.json, or else params.json."""
+    try:
+        return next((folder / name for name in (CONFIG_NAME, PARAMS_NAME) if (folder / name).is_file()), None)
+    except (OSError, ValueError):
+        return None  # reading it says why
 
 
 def model_of(
@@ -197,13 +207,13 @@ _CACHE_ALGORITHMS = {
 
 def _cache_type(config: Mapping[str, object], decoder: Decoder, where: str) -> tuple[str | None, str, tuple[str, ...]]:
     """A cache type that the file's quantisation sets: compressed-tensors' kv_cache_scheme, ModelOpt's kv_cache_quant_algo."""
-    for source in (decoder.config, config):
-        quant = source.get("quantization_config")
+    for source, name in product((decoder.config, config), ("quantization_config", "compression_config")):
+        quant = source.get(name)
         if not isinstance(quant, Mapping):
             continue
         for key in ("kv_cache_scheme", "kv_cache_quant_algo"):
             if quant.get(key):
-                return _named_cache_type(quant[key], f"{Path(where).name}: quantization_config.{key}")
+                return _named_cache_type(quant[key], f"{Path(where).name}: {name}.{key}")
     return None, "", ()
 
 
@@ -217,4 +227,4 @@ def _named_cache_type(scheme: object, origin: str) -> tuple[str | None, str, tup
     return found, origin, ()
 
 
-__all__ = ["CONFIG_NAME", "Decoder", "decoder_fields", "find_decoder", "model_of", "read_config"]
+__all__ = ["CONFIG_NAME", "Decoder", "config_in", "decoder_fields", "find_decoder", "model_of", "read_config"]

@@ -5,14 +5,17 @@ Every figure is bfloat16, one sequence. Origins stand beside each case.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
+from kvcalc.cli.model_args import recognise
 from kvcalc.core.layers import Recurrent, Shared, SlidingAttention, kind_of
 from kvcalc.core.model import Model
 from kvcalc.errors import ArchitectureError, ConfigError
-from kvcalc.readers.hf_config import model_of
+from kvcalc.readers.hf_config import model_of, read_config
 
 T = 4096
 BF16 = 2
@@ -656,3 +659,70 @@ def test_gpt_2_s_names_for_the_sizes(model_type: str) -> None:
 def test_cpm_bee_names_a_head_s_width() -> None:
     config = {"model_type": "cpmbee", "hidden_size": 4096, "num_attention_heads": 32, "dim_head": 128, "num_hidden_layers": 48}
     assert kv(config) == heads(48, 32, 128)
+
+
+# Draft layers, and where files stand -----------------------------------------------------------------------------------
+
+
+def test_step_3_5_s_list_of_kinds_goes_on_to_its_draft_layers() -> None:
+    # stepfun-ai/Step-3.5-Flash: 45 layers and 3 of prediction; layer_types has 48 words, the last three sliding
+    words = ["full_attention", *["sliding_attention"] * 3] * 12
+    config = {
+        "model_type": "step3p5",
+        "num_hidden_layers": 45,
+        "num_nextn_predict_layers": 3,
+        "hidden_size": 4096,
+        "num_attention_heads": 64,
+        "num_attention_groups": 8,
+        "attention_other_setting": {
+            "attention_type": "sliding_attention",
+            "num_attention_heads": 96,
+            "num_attention_groups": 8,
+            "head_dim": 128,
+        },
+        "head_dim": 128,
+        "sliding_window": 512,
+        "layer_types": words,
+    }
+    drafts = read(config).draft_layers
+    assert [kind_of(layer) for layer in drafts] == [SlidingAttention.kind] * 3
+    assert kind_of(read({**config, "layer_types": words[:45]}).draft_layers[0]) == "full_attention"
+
+
+def test_a_draft_model_of_the_speculators_library() -> None:
+    # vLLM configs/speculators: the sizes stand in transformer_layer_config
+    inner = {**LLAMA, "model_type": "llama", "num_hidden_layers": 1, "head_dim": 128}
+    config = {"architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3", "transformer_layer_config": inner}
+    assert kv(config) == heads(1, 8, 128)
+
+
+def test_nemotron_s_puzzle_differs_in_its_experts_alone() -> None:
+    config = {
+        "model_type": "nemotron_h_puzzle",
+        "hidden_size": 2688,
+        "hybrid_override_pattern": "MEM*E",
+        "num_hidden_layers": 5,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 2,
+        "head_dim": 128,
+        "block_configs": [{}, {"n_routed_experts": 96}, {}, {}, {"n_routed_experts": 128}],
+    }
+    assert kv(config) == heads(1, 2, 128)
+
+
+def test_a_folder_may_hold_a_params_json_instead(tmp_path: Path) -> None:
+    # mistralai/Mistral-7B-v0.1's params.json
+    sizes = {"dim": 4096, "n_layers": 32, "head_dim": 128, "hidden_dim": 14336, "n_heads": 32, "n_kv_heads": 8}
+    (tmp_path / "params.json").write_text(json.dumps({**sizes, "vocab_size": 32000}))
+    assert read_config(tmp_path).name == tmp_path.name
+    assert len(read_config(tmp_path).layers) == 32
+    assert recognise(str(tmp_path)).kind == "config"
+    (tmp_path / "config.json").write_text(json.dumps({**LLAMA, "model_type": "llama", "num_hidden_layers": 2}))
+    assert len(read_config(tmp_path).layers) == 2
+
+
+def test_the_cache_type_of_an_older_compressed_file() -> None:
+    # vLLM transformers_utils/model_arch_config_convertor.py: compression_config, before it was quantization_config
+    scheme = {"num_bits": 8, "type": "float", "strategy": "tensor"}
+    model = read({**LLAMA, "model_type": "llama", "compression_config": {"kv_cache_scheme": scheme}})
+    assert (model.cache_dtype, model.cache_dtype_origin) == ("fp8_e4m3", "config.json: compression_config.kv_cache_scheme")
