@@ -87,3 +87,13 @@ def test_a_ceiling_is_kept() -> None:
 
     assert largest(fits, window=16, ceiling=40).value == 39
     assert max(asked) == 40
+
+
+def test_what_fits_beyond_a_dip_is_found() -> None:
+    """6 to 8 don't fit, 9 and 10 do again: halving stops at 5, the windows after it don't."""
+    found = largest(lambda n: n <= 5 or n in (9, 10), window=8)
+    assert (found.value, found.gap) == (10, 6)
+
+
+def test_breaks_outside_the_range_play_no_part() -> None:
+    assert largest(lambda n: n < 7, ceiling=10, breaks=(-3, 0, 1, 10, 99)).value == 6
