@@ -90,6 +90,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         result = _command(verb).main(args=words, prog_name="kvcalc", standalone_mode=False)
         sys.stdout.flush()
+        if result == INTERRUPTED:
+            return _interrupted()  # Typer makes this code of Ctrl-C, and says nothing
         return int(result or ExitCode.OK)
     except KvcalcError as problem:
         return _known(problem, words)

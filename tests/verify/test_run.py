@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from kvcalc.core.layers import FullAttention, NoCache, Shared, SlidingAttention
 from kvcalc.core.model import Request
-from kvcalc.dtypes import find_dtype
 from kvcalc.errors import DeviceError, DtypeError, UsageError
 from kvcalc.verify import run as run_module
 from kvcalc.verify.codecs import QUANTIZED
