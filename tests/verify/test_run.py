@@ -203,8 +203,6 @@ def test_the_draft_layers_are_run_on_request() -> None:
 
 
 def test_long_sequences_are_checked_in_part_and_prefilled_in_pieces() -> None:
-    report = run(
-        SLIDING, tokens=PREFILL_TOKENS + 300, cache=("static", "paged"), controls=False, request={"k_dtype": find_dtype("bf16")}
-    )
+    report = run(SLIDING, tokens=PREFILL_TOKENS + 300, cache=("static", "paged"), controls=False)
     assert report.passed, explain(report)
     assert report.checks[0].shown.outputs == 64
