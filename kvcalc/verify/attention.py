@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+LOWEST = -1e30  # below every score: what a row's maximum is before it has seen anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +71,25 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, scale: float, seen: Te
         shape = scores.shape
         scores = scores.view(shape[0], -1, count, shape[2]).masked_fill(~seen, -torch.inf).view(shape)
     return (scores.softmax(-1) @ values).reshape(heads, count, values.shape[-1])
+
+
+def attend_in_blocks(queries: Tensor, blocks: Iterable[tuple[Tensor, Tensor, Tensor | None]], scale: float) -> Tensor:
+    """The same over (keys, values, seen) a block at a time: no array is as long as the cache but the cache itself.
+
+    The running maximum, sum and output are rescaled whenever a block raises the maximum.
+    """
+    heads, count = queries.shape[:2]
+    top: Tensor | float = LOWEST
+    total: Tensor | float = 0.0
+    output: Tensor | float = 0.0
+    for keys, values, seen in blocks:
+        scores = fold(queries, keys.shape[0]) @ keys.transpose(1, 2) * scale
+        if seen is not None:
+            shape = scores.shape
+            scores = scores.view(shape[0], -1, count, shape[2]).masked_fill(~seen, -torch.inf).view(shape)
+        peak = scores.amax(-1, keepdim=True).clamp(min=LOWEST).maximum(torch.as_tensor(top, device=scores.device))
+        weights, kept = torch.exp(scores - peak), torch.exp(top - peak)
+        total = total * kept + weights.sum(-1, keepdim=True)
+        output = output * kept + weights @ values
+        top = peak
+    return torch.as_tensor(output / total).reshape(heads, count, -1)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcalc.verify.attention import Visibility, attend, fold
+from kvcalc.verify.attention import Visibility, attend, attend_in_blocks, fold
 from kvcalc.verify.inputs import BLOCK, Inputs
 from kvcalc.verify.reference import KEY_BLOCK, full_attention
 from kvcalc.verify.timing import decode_attention
@@ -59,6 +59,16 @@ def test_folded_groups_give_what_repeated_keys_give(
     seen = Visibility(window=window).mask(position, position)
     repeated = attend(queries, keys.repeat_interleave(group, 0), values.repeat_interleave(group, 0), 0.3, seen)
     torch.testing.assert_close(attend(queries, keys, values, 0.3, seen), repeated)
+
+
+@pytest.mark.parametrize("sight", [Visibility(), Visibility(window=3)])
+def test_attention_a_block_at_a_time_is_attention(sight: Visibility) -> None:
+    inputs, position = Inputs(2, CPU), torch.arange(20)
+    keys, values = (inputs.uniform(side, shape=(2, 20, 8)) for side in ("k", "v"))
+    queries, seen = inputs.uniform("q", shape=(6, 20, 8)), sight.mask(position, position)
+    parts = [slice(low, low + 7) for low in range(0, 20, 7)]
+    found = attend_in_blocks(queries, ((keys[:, part], values[:, part], seen[:, part]) for part in parts), 0.3)
+    torch.testing.assert_close(found, attend(queries, keys, values, 0.3, seen))
 
 
 def test_folding_copies_nothing() -> None:

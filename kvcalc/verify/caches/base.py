@@ -18,12 +18,31 @@ class RowShape:
     dtype: torch.dtype
 
 
+class Held(Protocol):
+    """What a cache holds of a sequence: m rows, and the position of each."""
+
+    @property
+    def positions(self) -> Tensor:
+        """Give the m positions."""
+
+    @property
+    def rows(self) -> Tensor:
+        """Give all rows, ``[heads, m, width]``."""
+
+    def part(self, low: int, high: int) -> Tensor:
+        """Give the rows low … high - 1."""
+
+
 @dataclass(frozen=True, slots=True)
-class Held:
-    """Rows ``[heads, m, width]`` and the position in the sequence of each of the m."""
+class HeldRows:
+    """Rows that lie side by side."""
 
     rows: Tensor
     positions: Tensor
+
+    def part(self, low: int, high: int) -> Tensor:
+        """Some of the rows."""
+        return self.rows[:, low:high]
 
 
 class RowCache(Protocol):
@@ -54,7 +73,7 @@ def span(start: int, stop: int, device: torch.device) -> Tensor:
     return torch.arange(start, stop, device=device)
 
 
-def joined(held: Held, rows: Tensor, start: int) -> Held:
+def joined(held: Held, rows: Tensor, start: int) -> HeldRows:
     """What was held, and ``rows`` at the positions from ``start`` on."""
     new = span(start, start + rows.shape[1], rows.device)
-    return Held(torch.cat((held.rows, rows), dim=1), torch.cat((held.positions, new)))
+    return HeldRows(torch.cat((held.rows, rows), dim=1), torch.cat((held.positions, new)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kvcalc.verify.caches.base import Held, RowShape, joined, span
+from kvcalc.verify.caches.base import Held, HeldRows, RowShape, joined, span
 
 
 class ConcatCache:
@@ -29,7 +29,7 @@ class ConcatCache:
     def read(self, sequence: int) -> Held:
         """All rows, oldest first."""
         rows, length = self.rows[sequence], self.lengths[sequence]
-        return Held(rows, span(length - rows.shape[1], length, rows.device))
+        return HeldRows(rows, span(length - rows.shape[1], length, rows.device))
 
     def extend(self, sequence: int, rows: Tensor) -> Held:
         """A chunk's first query still sees positions that the window drops once the chunk is in."""

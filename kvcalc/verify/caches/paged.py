@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -55,6 +56,27 @@ class BlockTable:
         return len(self.held[sequence]) * self.block_size
 
 
+@dataclass(frozen=True, slots=True)
+class HeldBlocks:
+    """Rows that are gathered from their blocks only as they are asked for."""
+
+    positions: Tensor
+    pool: Tensor  # [heads, blocks, block_size, width]
+    blocks: Tensor  # the sequence's, in table order
+
+    @property
+    def rows(self) -> Tensor:
+        """Gather all."""
+        return self.part(0, len(self.positions))
+
+    def part(self, low: int, high: int) -> Tensor:
+        """Gather the blocks that hold the rows low … high - 1."""
+        size, high = self.pool.shape[2], min(high, len(self.positions))
+        first = low // size
+        rows = self.pool[:, self.blocks[first : -(-high // size)]].flatten(1, 2)
+        return rows[:, low - first * size : high - first * size]
+
+
 class PagedCache:
     """A pool ``[blocks, heads, block_size, width]``, read through a ``BlockTable``."""
 
@@ -76,13 +98,11 @@ class PagedCache:
         self.lengths[sequence] = length
 
     def read(self, sequence: int) -> Held:
-        """Gather the sequence's blocks in table order."""
+        """Name the sequence's blocks in table order."""
         length = self.lengths[sequence]
         positions = ring_positions(length, max(self.table.slots(sequence), 1), self.pool.device)
         count = -(-len(positions) // self.table.block_size)
-        blocks = self.pool[self.table.entries[sequence, :count].long()]  # [count, heads, block_size, width]
-        rows = blocks.transpose(0, 1).reshape(blocks.shape[1], -1, blocks.shape[3])
-        return Held(rows[:, : len(positions)], positions)
+        return HeldBlocks(positions, self.pool.transpose(0, 1), self.table.entries[sequence, :count].long())
 
     def extend(self, sequence: int, rows: Tensor) -> Held:
         """As in a ring: a chunk may overwrite rows that its own first query still sees, so those are read first."""

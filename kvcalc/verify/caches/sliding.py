@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kvcalc.verify.caches.base import Held, RowShape, joined, unwritten
+from kvcalc.verify.caches.base import Held, HeldRows, RowShape, joined, unwritten
 
 
 def ring_positions(length: int, size: int, device: torch.device) -> Tensor:
@@ -37,7 +37,7 @@ class RingCache:
     def read(self, sequence: int) -> Held:
         """The filled slots, in slot order: nothing is copied."""
         positions = ring_positions(self.lengths[sequence], self.size, self.rows.device)
-        return Held(self.rows[sequence, :, : len(positions)], positions)
+        return HeldRows(self.rows[sequence, :, : len(positions)], positions)
 
     def extend(self, sequence: int, rows: Tensor) -> Held:
         """A chunk overwrites rows that its own first query still sees, so those are read first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kvcalc.verify.caches.base import Held, RowShape, span, unwritten
+from kvcalc.verify.caches.base import Held, HeldRows, RowShape, span, unwritten
 
 
 class StaticCache:
@@ -25,7 +25,7 @@ class StaticCache:
     def read(self, sequence: int) -> Held:
         """A view of the rows written so far: nothing is copied."""
         length = self.lengths[sequence]
-        return Held(self.rows[sequence, :, :length], span(0, length, self.rows.device))
+        return HeldRows(self.rows[sequence, :, :length], span(0, length, self.rows.device))
 
     def extend(self, sequence: int, rows: Tensor) -> Held:
         """Append, then read."""

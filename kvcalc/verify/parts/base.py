@@ -17,7 +17,8 @@ from kvcalc.verify.layouts import Maker
 from kvcalc.verify.reference import wide
 from kvcalc.verify.results import Measure
 
-QUERY_SLICE = 8  # queries attended at once: bounds the score array
+QUERY_SLICE = 32  # queries attended at once, and
+ATTEND_BLOCK = 4096  # rows: both bound the score array
 
 
 @dataclass

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from kvcalc.core.counting import ALL, Reach
 from kvcalc.core.layers import ChunkedAttention, CrossAttention, HeadedAttention, SlidingAttention
-from kvcalc.verify.attention import Visibility, attend
+from kvcalc.verify.attention import Visibility, attend_in_blocks
 from kvcalc.verify.caches.base import Held, RowCache
 from kvcalc.verify.codecs import LIMIT, Codec
 from kvcalc.verify.inputs import Rows
 from kvcalc.verify.layouts import Maker
-from kvcalc.verify.parts.base import QUERY_SLICE, Context, Tracker, anchored, plain_name
+from kvcalc.verify.parts.base import ATTEND_BLOCK, QUERY_SLICE, Context, Tracker, anchored, plain_name
 from kvcalc.verify.quantization import output_bound
 from kvcalc.verify.reference import KEY_BLOCK, KeyValueBlock, full_attention
 from kvcalc.verify.results import FULL, Measure
@@ -148,18 +148,26 @@ class OpenKeyValue:
         return self.context.k.encode(k), self.context.v.encode(v)
 
     def _check(self, sequence: int, inside: slice, alone: bool, keys: Held, values: Held) -> None:
-        heads = self.proof.part.num_kv_heads
-        k, v = self.context.k.decode(keys.rows, heads), self.context.v.decode(values.rows, heads)
         positions = self.context.positions(sequence)
         for low in range(inside.start, inside.stop, QUERY_SLICE):
             part = slice(low, min(low + QUERY_SLICE, inside.stop))
-            seen = self.sight.mask_or_none(positions[part], keys.positions, alone)
             for layer in self.proof.queriers:
                 probe = self.proof.probes[layer, sequence]
-                found = attend(probe.queries[:, part], k, v, self.proof.scale, seen)
+                blocks = self._blocks(positions[part], alone, keys, values)
+                found = attend_in_blocks(probe.queries[:, part], blocks, self.proof.scale)
                 self.stored[layer].add(found, probe.expected[:, part], probe.tolerance)
                 if probe.exact is not None and probe.exact_tolerance is not None:
                     self.exact[layer].add(found, probe.exact[:, part], probe.exact_tolerance[:, part])
+
+    def _blocks(self, queries: Tensor, alone: bool, keys: Held, values: Held) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+        """What is held, decoded a few thousand rows at a time, with what the queries see of it."""
+        heads = self.proof.part.num_kv_heads
+        seen = self.sight.mask_or_none(queries, keys.positions, alone)
+        for low in range(0, len(keys.positions), ATTEND_BLOCK):
+            high = low + ATTEND_BLOCK
+            k = self.context.k.decode(keys.part(low, high), heads)
+            v = self.context.v.decode(values.part(low, high), heads)
+            yield k, v, None if seen is None else seen[:, low:high]
 
     def _check_rows(self, sequence: int) -> None:
         heads = self.proof.part.num_kv_heads
@@ -181,12 +189,12 @@ class OpenKeyValue:
 def check_rows(tracker: Tracker, cache: RowCache, sequence: int, codec: Codec, heads: int, given: Rows) -> None:
     """Every row that is still held, against the row that was fed at its position; plain types must match to the bit."""
     held = cache.read(sequence)
-    order = held.positions.argsort()
+    rows, order = held.rows, held.positions.argsort()
     for low in range(0, len(order), KEY_BLOCK):
         part = order[low : low + KEY_BLOCK]
         first, last = int(held.positions[part[0]]), int(held.positions[part[-1]])
         wanted = given.between(first, last + 1)
-        tracker.add(codec.decode(held.rows[:, part], heads), wanted, codec.bound(wanted), outputs=len(part))
+        tracker.add(codec.decode(rows[:, part], heads), wanted, codec.bound(wanted), outputs=len(part))
 
 
 def query_heads(part: HeadedAttention) -> int:
