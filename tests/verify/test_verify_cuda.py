@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from verify_helpers import LAYERS, explain, model_of
 
 from kvcalc.core.model import Request
 from kvcalc.verify.results import Settings
 from kvcalc.verify.run import verify
 from kvcalc.verify.timing import copy_speed, time_decode
+from verify.verify_helpers import LAYERS, explain, model_of
 
 pytestmark = [
     pytest.mark.cuda,
