@@ -274,7 +274,9 @@ def _why(statement: Statement, side: str, figure: Figure, predicted: int, expect
         return "this release keeps values besides the latent, as llama.cpp did up to b7698: name it with -o release"
     words = statement.word(f"{side}_type")
     elements = (chosen[0].keys if side == "k" else chosen[0].values) if chosen else 0
-    guesses = [*_layer_ratio(statement, expected), *layer_guesses(expected.layers, kept), *_widest(side, chosen, kept)]
+    guesses = _widest(side, chosen, kept)
+    if statement.count("layers") != expected.layers:  # equal numbers explain nothing
+        guesses += _layer_ratio(statement, expected) + layer_guesses(expected.layers, kept)
     guesses += common_guesses() + dtype_guesses(find_dtype(words), elements)
     return explain(figure.low, figure.high, predicted, guesses) or _other_model(figure, expected, side)
 

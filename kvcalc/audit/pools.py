@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kvcalc.audit.explain import common_guesses, dtype_guesses, explain, layer_guesses
-from kvcalc.audit.findings import Finding, Range, check, finding, total_of
+from kvcalc.audit.findings import Finding, Range, check, figure_text, finding, total_of
 from kvcalc.audit.kept import Kept, kept_of, states_of
 from kvcalc.audit.settings import Settings, windows_of
 from kvcalc.core.log_facts import Figure, Load, Statement
@@ -160,7 +160,7 @@ def _estimate(pool: _Pool) -> list[Finding]:
     figures = [value for name, value in pool.statement.values.items() if isinstance(value, Figure) and name != "layers"]
     low, high = total_of(figures)
     what = "cache" if len(figures) == 1 else f"cache on {len(figures)} devices"
-    text = " + ".join(f"{each.text}" for each in figures)
+    text = " + ".join(figure_text(each) for each in figures)
     if not pool.kept or not cells:
         why = NO_SHAPE if not pool.kept else "the log doesn't state the context: give it from where the runner starts"
         return [finding(pool.statement, text, low, high, what, None, why)]

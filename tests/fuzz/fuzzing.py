@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +41,15 @@ Target = Callable[[bytes, Path], None]
 # What is fuzzed. ``scratch`` is a file that readers of paths may use.
 
 
-def _counted(model: Any) -> None:
-    """A model that was read must be counted, or refused, under several engines' rules."""
+def _counted(model: Any, size: int) -> None:
+    """A model that was read must be counted, or refused, under the equation and one of three engines, in turn."""
     from kvcalc.core.model import Request
     from kvcalc.engines import find_engine
     from kvcalc.engines.estimate import estimate
     from kvcalc.errors import KvcalcError
     from kvcalc.reports.to_json import estimate_document
 
-    for name in ("exact", "static", "llama.cpp", "vllm"):
+    for name in ("exact", ("static", "llama.cpp", "vllm")[size % 3]):
         try:
             json.dumps(estimate_document(estimate(model, Request(tokens=300), find_engine(name))), allow_nan=False)
         except KvcalcError:
@@ -60,7 +61,7 @@ def config(data: bytes, scratch: Path) -> None:
     from kvcalc.readers.hf_config import read_config
 
     scratch.write_bytes(data)
-    _counted(read_config(scratch))
+    _counted(read_config(scratch), len(data))
 
 
 def gguf(data: bytes, scratch: Path) -> None:
@@ -69,7 +70,7 @@ def gguf(data: bytes, scratch: Path) -> None:
     from kvcalc.readers.gguf_model import model_of_gguf
 
     del scratch
-    _counted(model_of_gguf(read_stream(io.BytesIO(data), "fuzz", len(data)), {}))
+    _counted(model_of_gguf(read_stream(io.BytesIO(data), "fuzz", len(data)), {}), len(data))
 
 
 def preset(data: bytes, scratch: Path) -> None:
@@ -79,7 +80,7 @@ def preset(data: bytes, scratch: Path) -> None:
 
     scratch.write_bytes(data)
     found = read_preset(scratch)
-    _counted(model_of(found.config, "preset", "fuzz", {}, "", "preset"))
+    _counted(model_of(found.config, "preset", "fuzz", {}, "", "preset"), len(data))
 
 
 def index(data: bytes, scratch: Path) -> None:
@@ -275,6 +276,7 @@ def gguf_bytes(keys: dict[str, Any]) -> bytes:
     return out
 
 
+@cache
 def seeds(target: str) -> list[bytes]:
     """Good inputs of one target."""
     if target == "config":
@@ -396,6 +398,7 @@ def _edit(value: Any, rng: random.Random) -> None:
         holder[key] = deepcopy(rng.choice((rng.choice(ODD_VALUES), rng.randint(-3, 300))))
 
 
+@cache
 def _types() -> list[str]:
     from kvcalc.architectures.table import ARCHITECTURES
 
