@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvcalc.architectures.base import Rule
 from kvcalc.architectures.patterns import FULL, SLIDING, named
-from kvcalc.architectures.rules import ATTENTION, build, depth
+from kvcalc.architectures.rules import ATTENTION, build, depth, times
 from kvcalc.core.fields import Field, Fields
 from kvcalc.core.layers import Layer
 from kvcalc.errors import ConfigError
@@ -14,7 +14,7 @@ def again(layers: tuple[Layer, ...], start: int, end: int, passes: int, at: str)
     """The layers, and those from ``start`` to ``end`` once more for every pass after the first. Raises ConfigError."""
     if not 0 <= start <= end <= len(layers):
         raise ConfigError(f"the loop from layer {start} to {end} does not lie within {len(layers)} layers", at)
-    return layers + layers[start:end] * (passes - 1)
+    return layers + times(layers[start:end], passes - 1, at)
 
 
 def cycles(rule: Rule) -> Rule:
@@ -26,7 +26,7 @@ def cycles(rule: Rule) -> Rule:
     def looped(fields: Fields) -> tuple[Layer, ...]:
         if fields.int_or_none("num_layers_per_stack"):
             return rule(fields)
-        return rule(fields) * (fields.int("H_cycles", 2) * (fields.int("L_cycles", 3) + 1))
+        return times(rule(fields), fields.int("H_cycles", 2) * (fields.int("L_cycles", 3) + 1), fields.at("H_cycles"))
 
     return looped
 

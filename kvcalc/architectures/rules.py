@@ -307,14 +307,18 @@ def doubled(rule: Rule) -> Rule:
     return lambda fields: tuple(layer for layer in rule(fields) for _ in range(2))
 
 
+def times(layers: tuple[Layer, ...], passes: int, at: str) -> tuple[Layer, ...]:
+    """The layers ``passes`` times over. Raises ConfigError beyond MAX_LAYERS."""
+    if passes * len(layers) > MAX_LAYERS:
+        raise ConfigError(f"{passes:,} passes over {len(layers):,} layers are more than {MAX_LAYERS:,}", at)
+    return layers * passes
+
+
 def repeated(rule: Rule, key: str) -> Rule:
     """A looped model: ``key`` passes over the layers, each with a cache of its own."""
 
     def looped(fields: Fields) -> tuple[Layer, ...]:
-        layers, passes = rule(fields), fields.int(key, 1)
-        if passes * len(layers) > MAX_LAYERS:
-            raise ConfigError(f"{key} is {passes}, for {len(layers)} layers", fields.at(key))
-        return layers * passes
+        return times(rule(fields), fields.int(key, 1), fields.at(key))
 
     return looped
 
