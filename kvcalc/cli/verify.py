@@ -30,6 +30,7 @@ EXAMPLES = (
     "kvcalc verify gemma-3-1b --tokens 600 --cache sliding --dtype float32",
     "kvcalc verify --preset llama-8b --layers 2 --dtype q8_0 --chunk 1,8",
     "kvcalc verify --time --tokens 8k",
+    "kvcalc verify gemma-3-4b --tp 2",
 )
 OWN_OPTIONS = ("capacity", "block-size")
 BAR_AFTER_SECONDS = 1.0
@@ -45,7 +46,9 @@ def command(one: OneModel, naming: Naming, size: OneSize, types: Types, running:
     settings = _settings(running, each)
     if running.plot is not None:
         _check_plot(running.plot, running)
-    if running.against:
+    if running.tp is not None:
+        report, times = _over_ranks(model, request, settings, running), None
+    elif running.against:
         report = _against(running.against, model, request, settings, running.option)
         times = None
     else:
@@ -104,6 +107,16 @@ def _proof(model: Model, request: Request, settings: Settings, running: Running)
         tokens = request.tokens or DEFAULT_TOKENS
         times = time_decode(plan.model.layers, plan.device, plan.types.k.name, tokens, settings.block_size, settings.seed, tick)
     return report, times
+
+
+def _over_ranks(model: Model, request: Request, settings: Settings, running: Running) -> VerifyReport:
+    if running.against or running.timed:
+        raise UsageError("--tp is a run of its own", fix="leave out --against and --time")
+    ranks = parse_count(running.tp or "", "a value of --tp")
+    with _torch_needed():
+        from kvcalc.verify.tensor_parallel import verify_ranks
+
+        return verify_ranks(model, request, settings, ranks)
 
 
 @contextmanager

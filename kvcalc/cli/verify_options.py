@@ -31,6 +31,7 @@ class Running(Group):
         list[str], _running("-o", "--option", text="capacity=4k, block-size=32; with --against, that engine's options.")
     ] = NONE_GIVEN
     against: Annotated[str | None, _running("--against", text="A library's own cache against its engine: transformers …")] = None
+    tp: Annotated[str | None, _running("--tp", text="Run as so many tensor-parallel ranks, each a process of its own.")] = None
     timed: Annotated[bool, _running("--time", text="Time a decode step at growing lengths.")] = False
     plot: Annotated[Path | None, _running("--plot", text="With --time: draw the times (.png, .svg).")] = None
     force: Annotated[bool, _running("--force", text="Overwrite the picture if it is there.")] = False
