@@ -33,8 +33,6 @@ def library(blocks: int, extra: int = 0, fails: str = "") -> tuple[ModuleType, l
         pool = torch.empty(blocks * BLOCK + extra, dtype=torch.int8, device="meta")
         tensor = SimpleNamespace(untyped_storage=lambda: Stored(pool))
         worker = SimpleNamespace(model_runner=SimpleNamespace(kv_caches={"a": [tensor]}))
-            model_runner=SimpleNamespace(kv_caches={"a": [SimpleNamespace(untyped_storage=lambda: Stored(pool))]})
-        )
         config = SimpleNamespace(num_blocks=blocks, kv_cache_groups=[1])
         core = SimpleNamespace(engine_core=SimpleNamespace(scheduler=SimpleNamespace(kv_cache_config=config)))
         return SimpleNamespace(llm_engine=SimpleNamespace(engine_core=core), collective_rpc=lambda ask: [ask(worker)])
