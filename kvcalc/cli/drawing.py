@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcalc.cli.options import Drawing, Paging
+from kvcalc.cli.options import Paging, Picturing
 from kvcalc.cli.output import warn
 from kvcalc.errors import UsageError
 from kvcalc.reports.files import check_target, write_file
@@ -13,21 +13,22 @@ if TYPE_CHECKING:
     from kvcalc.reports.pictures import Chart
 
 
-def check_targets(drawing: Paging, force: bool) -> None:
+def check_targets(drawing: Paging | Picturing, force: bool) -> None:
     """Refuse a file that can't be written, or of another kind. Raises UsageError, OutputError."""
-    plot = drawing.plot if isinstance(drawing, Drawing) else None
+    plot = drawing.plot if isinstance(drawing, Picturing) else None
+    html = drawing.html if isinstance(drawing, Paging) else None
     if plot is not None:
         from kvcalc.reports.plot import check_suffix
 
         check_suffix(plot)
-    if drawing.html is not None and drawing.html.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"a page ends in .html, not {str(drawing.html)[-40:]!r}", fix="write --html cache.html")
-    for path in (plot, drawing.html):
+    if html is not None and html.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"a page ends in .html, not {str(html)[-40:]!r}", fix="write --html cache.html")
+    for path in (plot, html):
         if path is not None:
             check_target(path, force=force)
 
 
-def write_picture(chart: Chart, drawing: Drawing, force: bool) -> None:
+def write_picture(chart: Chart, drawing: Picturing, force: bool) -> None:
     """Draw ``chart`` into the named file. Raises MissingExtraError, OutputError."""
     from kvcalc.reports.plot import check_suffix, draw
 

@@ -201,11 +201,15 @@ class Paging(Group):
     ] = None
 
 
-class Drawing(Paging):
-    """A picture too."""
+class Picturing(Group):
+    """A picture beside the answer."""
 
     plot: Annotated[Path | None, _output("--plot", metavar="FILE", text="Draw it too: FILE.png or FILE.svg.")] = None
     dark: Annotated[bool, _output("--dark", text="With --plot: on a dark ground.")] = False
+
+
+class Drawing(Picturing, Paging):
+    """Both."""
 
 
 class Forcing(Group):

@@ -6,15 +6,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvcalc.cli.drawing import check_targets, write_picture
 from kvcalc.cli.grouping import takes_groups
 from kvcalc.cli.model_args import DEFAULT_PRESET, load
-from kvcalc.cli.options import Naming, OneModel, OneSize, Rules, Showing, Types
+from kvcalc.cli.options import Forcing, OneModel, OneSize, Picturing, Rules, Showing, Types
 from kvcalc.cli.output import console, show, write_json
 from kvcalc.cli.request_args import engine_and_request
-from kvcalc.cli.verify_options import Running
+from kvcalc.cli.verify_options import Counted, Running
 from kvcalc.core.model import Model, OptionValue, Request
 from kvcalc.engines import find_engine
 from kvcalc.errors import ExitCode, MissingExtraError, UsageError
@@ -38,14 +38,24 @@ MOST_CHUNKS = 64
 
 
 @takes_groups
-def command(one: OneModel, naming: Naming, size: OneSize, types: Types, running: Running, showing: Showing) -> int:
+def command(
+    one: OneModel,
+    naming: Counted,
+    size: OneSize,
+    types: Types,
+    running: Running,
+    showing: Showing,
+    drawing: Picturing,
+    forcing: Forcing,
+) -> int:
     """Run the real cache against full attention, and weigh it."""
     each = _layers_to_run(naming, one.model)
     model = load(naming, one.model, DEFAULT_PRESET)
     _, request = engine_and_request(types, Rules(encoder_tokens=running.encoder_tokens, draft=running.draft), size)
     settings = _settings(running, each)
-    if running.plot is not None:
-        _check_plot(running.plot, running)
+    if drawing.plot is not None and not running.timed:
+        raise UsageError("--plot draws what --time measures", fix="add --time")
+    check_targets(drawing, forcing.force)
     if running.tp is not None:
         report, times = _over_ranks(model, request, settings, running), None
     elif running.against:
@@ -54,12 +64,14 @@ def command(one: OneModel, naming: Naming, size: OneSize, types: Types, running:
     else:
         report, times = _proof(model, request, settings, running)
     _write(report, times, model, showing.json)
-    if times is not None and running.plot is not None:
-        _draw(times, running.plot, running.force)
+    if times is not None and drawing.plot is not None:
+        from kvcalc.cli.verify_report import times_picture
+
+        write_picture(times_picture(times), drawing, forcing.force)
     return ExitCode.OK if report.passed else ExitCode.NO
 
 
-def _layers_to_run(naming: Naming, positional: str | None) -> int | None:
+def _layers_to_run(naming: Counted, positional: str | None) -> int | None:
     """How many layers of each kind: ``--layers``, which is the equation's L only where the equation is the model."""
     named = positional or any(getattr(naming, kind) is not None for kind in ("preset", "config", "gguf", "hub"))
     if naming.layers is None or (not named and (naming.kv_heads or naming.heads)):
@@ -186,21 +198,3 @@ def _write(report: VerifyReport, times: TimingReport | None, model: Model, as_js
         write_json(verify_document(report, times, model))
     else:
         show(verify_view(report, times))
-
-
-def _check_plot(plot: Path, running: Running) -> None:
-    from kvcalc.reports.files import check_target
-    from kvcalc.reports.plot import check_suffix
-
-    if not running.timed:
-        raise UsageError("--plot draws what --time measures", fix="add --time")
-    check_suffix(plot)
-    check_target(plot, force=running.force)
-
-
-def _draw(times: TimingReport, plot: Path, force: bool) -> None:
-    from kvcalc.cli.verify_report import times_picture
-    from kvcalc.reports.files import write_file
-    from kvcalc.reports.plot import check_suffix, draw
-
-    write_file(plot, draw(times_picture(times), check_suffix(plot)), force=force)

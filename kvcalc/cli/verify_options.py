@@ -3,17 +3,30 @@
 Annotations are evaluated here (no ``from __future__``), as in ``options``.
 """
 
-from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Option
 
 from kvcalc.cli.grouping import Group
-from kvcalc.cli.options import NONE_GIVEN
+from kvcalc.cli.options import NONE_GIVEN, Described
 
 
 def _running(*names: str, text: str) -> Any:
     return Option(*names, help=text, rich_help_panel="Run", show_default=False)
+
+
+class Counted(Described):
+    """How a model is named, with ``--layers`` in its meaning here."""
+
+    layers: Annotated[
+        str | None,
+        Option(
+            "--layers",
+            help="How many layers of each kind are run (all that memory allows); with --kv-heads alone, the equation's L.",
+            rich_help_panel="Model",
+            show_default=False,
+        ),
+    ] = None
 
 
 class Running(Group):
@@ -33,5 +46,3 @@ class Running(Group):
     against: Annotated[str | None, _running("--against", text="A library's own cache against its engine: transformers …")] = None
     tp: Annotated[str | None, _running("--tp", text="Run as so many tensor-parallel ranks, each a process of its own.")] = None
     timed: Annotated[bool, _running("--time", text="Time a decode step at growing lengths.")] = False
-    plot: Annotated[Path | None, _running("--plot", text="With --time: draw the times (.png, .svg).")] = None
-    force: Annotated[bool, _running("--force", text="Overwrite the picture if it is there.")] = False
