@@ -35,7 +35,7 @@ class Source(BaseModel):
 
 
 class Preset(BaseModel):
-    """One model."""
+    """One model. ``parameters`` are those of the published file's class, ties counted once (tests/tools/count_parameters.py)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
