@@ -58,8 +58,9 @@ def _stretch(model: Model) -> Fraction:
     return factor
 
 
-def _kind(rope: Mapping[str, object]) -> object:
-    return rope.get("rope_type", rope.get("type"))
+def _kind(rope: Mapping[str, object]) -> str:
+    kind = rope.get("rope_type", rope.get("type"))
+    return kind if isinstance(kind, str) else ""
 
 
 def _ropes(model: Model) -> Iterator[Mapping[str, object]]:

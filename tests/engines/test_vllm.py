@@ -317,6 +317,12 @@ def test_a_linear_rope_stretches_the_length() -> None:
     assert plan(Model("toy", "toy", ((FULL,),), fields, dtype="bfloat16", format="hf"), tokens=4096).fits
 
 
+@pytest.mark.parametrize("kind", [["linear"], ["yarn"], 1, None])
+def test_a_rope_whose_kind_is_no_word_is_of_no_stretched_kind(kind: object) -> None:
+    fields = Fields({"max_position_embeddings": Field(2048, ""), "rope_scaling": Field({"rope_type": kind, "factor": 2.0}, "")})
+    assert plan(Model("toy", "toy", ((FULL,),), fields, dtype="bfloat16", format="hf"), tokens=4096).fits
+
+
 def test_classes_that_were_served_once() -> None:
     model = Model("toy", "mpt", ((FULL,),), Fields({}), metadata={"architectures": ["MptForCausalLM"]})
     with pytest.raises(EngineError, match="the last release that did"):
