@@ -14,6 +14,7 @@ from rich.text import Text
 from kvcalc.core.layers import FullAttention
 from kvcalc.core.model import Array, LayerTally
 from kvcalc.dtypes import find_dtype
+from kvcalc.reports.fitting import FittingTable
 from kvcalc.units import format_bytes
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ LABELS = {"batch_size": "B", "tokens": "T", "k_dtype": "K type", "v_dtype": "V t
 
 def plain_table(*headings: str, right: Iterable[int] = (), title: str = "") -> Table:
     """A table in the house form: no frame, numbers to the right."""
-    table = Table(
+    table = FittingTable(
         box=None,
         title=title or None,
         title_justify="left",
