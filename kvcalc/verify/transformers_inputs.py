@@ -1,0 +1,78 @@
+"""What each model type of transformers wants to be fed, where that is more than token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Inputs = dict[str, Any]
+Feed = Callable[[Any, int, int, str, Any], Inputs]  # config, batch, tokens, device, dtype → arguments
+
+
+def inputs_of(
+    model: Any, config: Any, parameters: Mapping[str, object], batch: int, tokens: int, encoder_tokens: int | None, device: str, dtype: Any
+) -> Inputs:
+    """The arguments of one step of ``tokens`` tokens."""
+    import torch
+
+    feed = FEEDS.get(config.model_type)
+    if feed is not None:
+        return feed(config, batch, tokens, device, dtype)
+    ids = torch.zeros((batch, tokens), dtype=torch.long, device=device)
+    if not takes_encoder(config, parameters):
+        return {"input_ids": ids}
+    width = encoder_width(config)
+    hidden = torch.zeros((batch, encoder_tokens or 8, width), dtype=dtype, device=device)
+    return {"decoder_input_ids": ids, "encoder_outputs": _encoded(hidden)}
+
+
+def takes_encoder(config: Any, parameters: Mapping[str, object]) -> bool:
+    """Whether the model decodes beside an encoder."""
+    return bool(getattr(config, "is_encoder_decoder", False)) or {"decoder_input_ids", "encoder_outputs"} <= set(parameters)
+
+
+def _encoded(hidden: Any) -> Any:
+    from transformers.modeling_outputs import BaseModelOutput
+
+    class Encoded(BaseModelOutput):  # type: ignore[misc]
+        attention_mask = None
+
+    return Encoded(last_hidden_state=hidden)
+
+
+def encoder_width(config: Any) -> int:
+    """Features of the encoder's output."""
+    for name in ("encoder_config", "encoder", "audio_encoder", "text_encoder", "audio_config", "vision_config"):
+        nested = getattr(config, name, None)
+        if nested is None or isinstance(nested, int | str | dict):
+            continue
+        nested = getattr(nested, "text_config", nested)
+        for key in ("hidden_size", "d_model"):
+            if isinstance(getattr(nested, key, None), int):
+                return int(getattr(nested, key))
+    for key in ("d_model", "hidden_size", "encoder_hidden_size"):
+        if isinstance(getattr(config, key, None), int):
+            return int(getattr(config, key))
+    return int(config.get_text_config().hidden_size)
+
+
+def settle(config: Any) -> None:
+    """Choices that the library leaves open and that don't touch the cache: experts one by one can't run on meta."""
+    for name in ("use_mamba_kernels", "use_mambapy"):
+        if getattr(config, name, False):
+            setattr(config, name, False)
+
+
+def _codebooks(key: str, extra: int = 0) -> Feed:
+    def feed(config: Any, batch: int, tokens: int, device: str, dtype: Any) -> Inputs:  # noqa: ARG001 - a feed like the others
+        import torch
+
+        count = int(getattr(config, key)) + extra
+        return {"input_ids": torch.zeros((batch, tokens, count), dtype=torch.long, device=device)}
+
+    return feed
+
+
+FEEDS: dict[str, Feed] = {
+    "kyutai_speech_to_text": _codebooks("num_codebooks", 1),
+}
