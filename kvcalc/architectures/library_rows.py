@@ -110,6 +110,8 @@ _ENCODER_DECODER_TYPES = (
 LIBRARY_ROWS: dict[str, Architecture] = {
     **dict.fromkeys(_PLAIN_TYPES, PLAIN),
     **dict.fromkeys(_PLAIN_WHILE_NO_WINDOW, WINDOWED),
+    # classes whose own default sizes don't divide: hidden_size // heads, rounded down
+    **dict.fromkeys(("glm4_moe", "glm4v_moe_text"), Architecture(rules.decoder(), constants={"head_dim_floors": True})),
     # windows among full layers
     "afmoe": _windowed(patterns.every_nth(FULL, SLIDING, "global_attn_every_n_layers", 4)),
     "beam": _windowed(by_index(lambda i, n: FULL if (i + 1) % 6 == 0 or i == n - 1 else SLIDING)),

@@ -19,7 +19,7 @@ from kvcalc.core.layers import (
     State,
 )
 from kvcalc.errors import ConfigError
-from kvcalc.units import ceil_div
+from kvcalc.units import ceil_div, round_up
 
 _LIBRARY_NAMES = {"num_kv_heads": "num_key_value_heads"}
 
@@ -79,6 +79,8 @@ def head_width(fields: Fields, index: int = 0) -> int:
     if fields.raw("hidden_size") is None:
         raise ConfigError("neither head_dim nor hidden_size is named", fields.where, "give the head's width with --head-dim")
     hidden, heads = fields.int("hidden_size"), query_heads(fields, index)
+    if fields.flag("head_dim_floors") and 0 < heads <= hidden:
+        return hidden // heads
     if heads == 0 or hidden % heads:
         raise ConfigError(
             f"hidden_size {hidden} is not divisible by num_attention_heads {heads}",
@@ -290,8 +292,8 @@ def rwkv4(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder 
 def mlstm(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
     """The matrix memory of xLSTM: a key × value matrix, a key row and one number a head."""
     hidden, heads = fields.int("hidden_size"), fields.int_of(("num_heads", "num_attention_heads"))
-    k_width = scaled(fields, "qk_dim_factor", 0.5, hidden) // heads
-    v_width = scaled(fields, "v_dim_factor", 1.0, hidden) // heads
+    k_width = round_up(scaled(fields, "qk_dim_factor", 0.5, hidden), 64) // heads
+    v_width = round_up(scaled(fields, "v_dim_factor", 1.0, hidden), 64) // heads
     if not (k_width and v_width):
         raise ConfigError(f"{heads} heads leave no width of hidden_size {hidden}", fields.at("hidden_size"))
     shapes = ((heads, k_width, v_width), (heads, k_width), (heads,))

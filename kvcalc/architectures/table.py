@@ -53,12 +53,9 @@ PLAIN_TYPES = (
     "git",
     "glm",
     "glm4",
-    "glm4_moe",
     "glm46v",
     "glm4v",
     "glm4v_text",
-    "glm4v_moe",
-    "glm4v_moe_text",
     "got_ocr2",
     "gpt2",
     "gpt-sw3",
@@ -257,7 +254,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "rwkv": Architecture(rules.uniform(parts.rwkv4)),
     **dict.fromkeys(("rwkv5", "rwkv6", "rwkv7"), Architecture(rules.uniform(parts.rwkv_matrix))),
-    "xlstm": Architecture(rules.uniform(parts.mlstm), {"num_layers": ("num_blocks", "num_hidden_layers")}),
+    "xlstm": Architecture(rules.uniform(parts.mlstm), {"num_layers": ("num_hidden_layers", "num_blocks")}),
     # an encoder's keys beside the decoder's own
     **dict.fromkeys(
         ("t5", "mt5", "umt5", "longt5", "bart", "mbart", "marian", "pegasus", "m2m_100", "led", "blenderbot"), ENCODER_DECODER

@@ -30,7 +30,7 @@ def allocate(model: Model, request: Request) -> Tally:
     request, types, resolved = resolve_request(model, _padded(request))
     _check_options(kind, request)
     types = _one_type(types, request)
-    case, facts = _case(model, request, release, kind)
+    case, facts = _case(model, request, release, kind, types.model.name)
     quirk = quirk_of(model.model_type, release)
     layers = quirk.layers(case, counted_layers(model, request))
     tally = _KINDS[kind](replace(case, model_type_states=quirk.model_type_states), quirk, layers, types, request)
@@ -42,7 +42,7 @@ def allocate(model: Model, request: Request) -> Tally:
     )
 
 
-def _case(model: Model, request: Request, release: Release, kind: str) -> tuple[Case, dict[str, tuple[object, str]]]:
+def _case(model: Model, request: Request, release: Release, kind: str, dtype: str) -> tuple[Case, dict[str, tuple[object, str]]]:
     """The sizes of the request, with the origin of each. Raises UsageError, EngineError."""
     batch, tokens = sum(count for _, count in request.sequences), max(tokens for tokens, _ in request.sequences)
     prompt = int(request.options.get("prompt-tokens", tokens))
@@ -56,15 +56,25 @@ def _case(model: Model, request: Request, release: Release, kind: str) -> tuple[
     }
     if capacity is not None:
         facts["max_cache_len"] = (capacity, _origin(request, "max-cache-len", "default: the tokens"))
-    return Case(model, release, batch, tokens, prompt, capacity), facts
+    return Case(model, release, dtype, batch, tokens, prompt, capacity), facts
 
 
 def _dynamic(case: Case, quirk: Quirk, layers: tuple[Layer, ...], types: Types, request: Request) -> Tally:  # noqa: ARG001
-    tally = Tally(_runs(case, quirk, layers, types), quirk.shared(case))
-    behind = sum(run.bytes for run in _runs(replace(case, behind=True), quirk, layers, types))
-    held = behind + sum(array.bytes for array in tally.shared)
-    note = f"a window is a slice of a larger tensor that stays allocated: fit memory by held_bytes, {held:,}"
-    return replace(tally, held_bytes=held, notes=() if held == tally.total_bytes else (note,))
+    tally = _weighed(case, quirk, layers, types)
+    note = f"a window is a slice of a larger tensor that stays allocated: fit memory by held_bytes, {tally.held_bytes:,}"
+    return replace(tally, notes=() if tally.held_bytes == tally.total_bytes else (note,))
+
+
+def _static(case: Case, quirk: Quirk, layers: tuple[Layer, ...], types: Types, request: Request) -> Tally:  # noqa: ARG001
+    check_static(case, layers)
+    return _weighed(case, quirk, layers, types)
+
+
+def _weighed(case: Case, quirk: Quirk, layers: tuple[Layer, ...], types: Types) -> Tally:
+    """The tensors, and the storages behind them."""
+    stored = replace(case, behind=True)
+    held = sum(run.bytes for run in _runs(stored, quirk, layers, types)) + sum(array.bytes for array in quirk.shared(stored))
+    return Tally(_runs(case, quirk, layers, types), quirk.shared(case), held_bytes=held)
 
 
 def _runs(case: Case, quirk: Quirk, layers: tuple[Layer, ...], types: Types) -> tuple[LayerTally, ...]:
@@ -72,12 +82,6 @@ def _runs(case: Case, quirk: Quirk, layers: tuple[Layer, ...], types: Types) -> 
         return quirk.slabs(part, types, case)
 
     return tally_layers(layers, ((case.rows, case.batch),), types, rule)
-
-
-def _static(case: Case, quirk: Quirk, layers: tuple[Layer, ...], types: Types, request: Request) -> Tally:  # noqa: ARG001
-    check_static(case, layers)
-    tally = Tally(_runs(case, quirk, layers, types), quirk.shared(case))
-    return replace(tally, held_bytes=tally.total_bytes)
 
 
 def _quantized(case: Case, quirk: Quirk, layers: tuple[Layer, ...], types: Types, request: Request) -> Tally:  # noqa: ARG001

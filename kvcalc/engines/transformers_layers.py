@@ -45,6 +45,7 @@ class Case:
 
     model: Model
     release: Release
+    dtype: str
     batch: int
     tokens: int
     prompt: int  # tokens that came at once; the rest came one by one
@@ -110,6 +111,8 @@ def _latent(part: LatentAttention, types: Types, case: Case) -> tuple[Slab, ...]
 
 def _recurrent(part: Recurrent, types: Types, case: Case) -> tuple[Slab, ...]:
     columns = -1 if part.variant in ONE_COLUMN_LESS else 0
+    if part.variant == "rg_lru" and case.behind and (case.decoded or case.tokens == 1):
+        columns = 0  # each step keeps a slice of the window that it made with the new column
     # what a file says of its states' type is not read: float32, unless the code keeps the model's own
     older = case.model_type_states and part.variant in ("mamba", "mamba2")
     states = tuple(replace(state, dtype=None if older else state.dtype and FLOAT32.name) for state in part.states)

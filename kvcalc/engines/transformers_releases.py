@@ -29,6 +29,9 @@ CHANGES: tuple[Change, ...] = (
     Change("lean_hybrids", "5.0.0", "LFM2 keeps a convolution in its convolution layers only (before: in every layer)"),
     Change("model_type_keys", "5.0.0", "CTRL's keys follow the model's type (before: float32)"),
     Change("xlstm_offset", "5.0.0", "xLSTM keeps its sequence offset as a tensor"),
+    Change("windows_alone", "5.0.0", "Gemma 3n keeps no more than its windows for the layers that share them"),
+    Change("named_layers", "5.0.0", "Qwen2-MoE's layers slide by name (before: all of them, when windows are used)"),
+    Change("static_states", "5.0.0", "models with recurrent states have a static cache"),
     Change("fp8_cache", "5.0.0", "the quantized cache has an fp8 backend"),
 )
 

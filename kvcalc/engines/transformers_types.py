@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kvcalc.core.counting import Reach, Slab, Types, key_value, vectors
-from kvcalc.core.layers import Conv, FullAttention, Layer, Part, Recurrent, SlidingAttention
+from kvcalc.core.layers import Conv, FullAttention, Layer, Part, Recurrent, Shared, SlidingAttention
 from kvcalc.core.model import Array
-from kvcalc.dtypes import FLOAT32
+from kvcalc.dtypes import FLOAT32, find_dtype
 from kvcalc.engines.transformers_layers import Case, slabs
 from kvcalc.engines.transformers_releases import Release
 from kvcalc.units import round_up
@@ -57,6 +57,20 @@ def convolution_everywhere(case: Case, layers: tuple[Layer, ...]) -> tuple[Layer
     fields = case.model.fields
     conv = Recurrent("short_conv", (Conv(fields.int("hidden_size"), fields.int("conv_L_cache", 3)),))
     return tuple(layer if isinstance(layer[0], Recurrent) else (*layer, conv) for layer in layers)
+
+
+def every_layer_slides(case: Case, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """Qwen2-MoE named no layer kinds in older releases: with ``use_sliding_window`` the cache slid in every layer."""
+    window = case.model.fields.int_or_none("sliding_window")
+    if not case.model.fields.flag("use_sliding_window") or window is None:
+        return layers
+    return tuple(tuple(_sliding(part, window) for part in layer) for layer in layers)
+
+
+def _sliding(part: Part, window: int) -> Part:
+    if not isinstance(part, FullAttention):
+        return part
+    return SlidingAttention(part.num_kv_heads, part.head_dim, part.v_head_dim, window, part.num_heads)
 
 
 # --- arrays ---------------------------------------------------------------------------------------------------------
@@ -129,10 +143,37 @@ def index_positions(case: Case) -> tuple[Array, ...]:
     return (Array("index", "index positions", rows, 8 * case.tokens, 1, case.tokens, "int64"),)
 
 
+def kept_for_sharing(case: Case) -> tuple[Array, ...]:
+    """Gemma 3n's last sliding layer before those that share kept what its last step saw, for them to read."""
+    owner = _last_sliding_owner(case)
+    if owner is None or (case.behind and not case.static):  # then the slice's parent is counted, and this is that parent
+        return ()
+    seen = case.tokens if not case.decoded else min(case.tokens, owner.window)
+    if case.static:
+        rows = seen if not case.decoded and seen > owner.window else 0
+    else:
+        rows = seen - (case.tokens if owner.window == 1 else min(case.tokens, owner.window - 1))
+    width = owner.num_kv_heads * owner.head_dim
+    row = find_dtype(case.dtype).row_bytes(2 * width)
+    note = "beyond the window: keys and values that the sharing layers read"
+    return (Array("kv", "kept for sharing", case.batch * rows, row, 2 * owner.num_kv_heads, owner.head_dim, case.dtype, note),)
+
+
+def _last_sliding_owner(case: Case) -> SlidingAttention | None:
+    layers = case.model.layers
+    owners = [layer for layer in layers if not isinstance(layer[0], Shared)]
+    if len(owners) == len(layers):
+        return None
+    sliding = (part for layer in reversed(owners) for part in layer if isinstance(part, SlidingAttention))
+    return next(sliding, None)
+
+
 QUIRKS: dict[str, tuple[Quirk, ...]] = {
     "falcon": (Quirk(layers=broadcast, note="Falcon's new decoder caches its KV heads once for every query head"),),
     "ctrl": (Quirk(slabs=float32_keys, until="model_type_keys"),),
     "lfm2": (Quirk(layers=convolution_everywhere, until="lean_hybrids"),),
+    **dict.fromkeys(("gemma3n", "gemma3n_text"), (Quirk(shared=kept_for_sharing, until="windows_alone"),)),
+    "qwen2_moe": (Quirk(layers=every_layer_slides, until="named_layers"),),
     "recurrent_gemma": (Quirk(slabs=whole_windows, until="growing_windows"),),
     "cpmant": (Quirk(slabs=prompt_rows, note="CPM-Ant caches its learned prompt rows before the tokens"),),
     "unlimited_ocr_text": (Quirk(slabs=reference_window),),

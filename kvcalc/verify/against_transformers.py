@@ -55,5 +55,9 @@ def report(found: Weighed, tally: Tally, version: str) -> AgainstReport:
         notes.append(f"the storages behind its tensors take {found.storage:,} bytes, predicted {held:,}")
     shared = sum(array.bytes for array in tally.shared)
     if shared or (found.layers and found.shared):
-        rows += (AgainstRow(len(predicted), "of no layer", found.total - sum(found.layers.get(i, 0) for i in range(len(predicted))), shared),)
+        rows += (
+            AgainstRow(
+                len(predicted), "of no layer", found.total - sum(found.layers.get(i, 0) for i in range(len(predicted))), shared
+            ),
+        )
     return AgainstReport("transformers", version, ENGINE.name, rows, found.total, tally.total_bytes, tuple(notes))

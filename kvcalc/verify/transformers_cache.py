@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 from kvcalc.errors import EngineError
@@ -19,12 +20,34 @@ from kvcalc.verify.transformers_inputs import encoder_width, inputs_of, settle
 
 # What kind of model a config may be, in the order in which they are tried.
 _DECODERS = ("CAUSAL_LM",)
-_COMPOSITES = ("IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "VISION_2_SEQ", "SPEECH_SEQ_2_SEQ", "TEXT_TO_WAVEFORM", "TEXT_TO_SPECTROGRAM")
+_COMPOSITES = (
+    "IMAGE_TEXT_TO_TEXT",
+    "MULTIMODAL_LM",
+    "VISION_2_SEQ",
+    "SPEECH_SEQ_2_SEQ",
+    "TEXT_TO_WAVEFORM",
+    "TEXT_TO_SPECTROGRAM",
+)
 _ENCODER_DECODERS = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "TEXT_TO_SPECTROGRAM", "VISION_2_SEQ")
 _OUTPUTS = ("cache", "past_key_values", "cache_params", "state", "past_buckets_states", "mems")
 _ARGUMENTS = ("cache", "past_key_values", "cache_params", "past_buckets_states", "state")
 _PACKAGES = ("transformers", "optimum", "hqq", "collections")
 _MOST_STEPS = 4096
+# Lists of a cache object that hold a layer an entry, by release and class.
+_LISTS = frozenset(
+    (
+        "layers",
+        "key_cache",
+        "value_cache",
+        "conv_cache",
+        "conv_states",
+        "ssm_states",
+        "linear_cache",
+        "states_cache",
+        "buckets_cache",
+        "rnn_state",
+    )
+)
 # Attributes in which RecurrentGemma's modules keep what others keep in a cache object.
 _MODULE_STATES = ("conv1d_state", "recurrent_states", "key_states", "value_states")
 
@@ -74,7 +97,7 @@ def config_of(config: Mapping[str, object]) -> Any:
 def model_classes(config: Any) -> list[Any]:
     """Classes that can run it, likeliest first; then those of its text decoder alone."""
     nested = config.get_text_config(decoder=True)
-    kinds = _DECODERS + _COMPOSITES
+    kinds: tuple[str, ...] = _DECODERS + _COMPOSITES
     if getattr(config, "is_encoder_decoder", False):
         kinds = _ENCODER_DECODERS + _COMPOSITES + _DECODERS
     elif type(nested) is not type(config):
@@ -111,17 +134,17 @@ def quiet() -> Iterator[None]:
 def yes_to_everything() -> Iterator[None]:
     """Answer what code asks of a meta tensor's values: every element is set, every condition holds."""
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
 
     answer = torch.ops.aten._local_scalar_dense.default  # noqa: SLF001 - what Tensor.item() calls
+    mode: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
 
-    class Answers(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+    class Answers(mode):  # type: ignore[misc]
+        def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func is answer and args[0].is_meta:
                 return args[0].dtype is torch.bool or args[0].dtype.is_floating_point or 1
             return func(*args, **(kwargs or {}))
 
-    experiments = import_module("torch.fx.experimental._config")
+    experiments: Any = import_module("torch.fx.experimental._config")
     before, autocast = experiments.meta_nonzero_assume_all_nonzero, torch.autocast
 
     def without_meta(device_type: str, *args: Any, **kwargs: Any) -> Any:
@@ -173,8 +196,7 @@ def _measured(config: Any, model_class: Any, ask: Ask, device: str) -> Weighed:
         cache = fill(model, config, ask, device)
     if cache is None:
         raise EngineError("it returns no cache")
-    states = [item for item in _module_states(model)]
-    return weigh([*tensors_of(cache), *states], type(cache).__name__, model_class.__name__)
+    return weigh([*tensors_of(cache), *_module_states(model)], type(cache).__name__, model_class.__name__)
 
 
 def fill(model: Any, config: Any, ask: Ask, device: str, cache: Any = None) -> Any:
@@ -193,7 +215,7 @@ def fill(model: Any, config: Any, ask: Ask, device: str, cache: Any = None) -> A
         given[argument] = cache
     with torch.no_grad():
         for count in [prompt] + [1] * (ask.tokens - prompt):
-            step = inputs_of(model, config, parameters, ask.batch, count, ask.encoder_tokens, device, getattr(torch, ask.dtype))
+            step = inputs_of(config, parameters, ask.batch, count, ask.encoder_tokens, device, getattr(torch, ask.dtype))
             out = model(**{**given, **step})
             cache = next((found for name in _OUTPUTS if (found := getattr(out, name, None)) is not None), given.get(argument))
             if cache is None:
@@ -307,11 +329,8 @@ def _place(tensor: Any) -> tuple[int, int, int, int]:
 
 def _layer_of(path: str) -> int | None:
     """The layer that a path names: ``.layers.3.keys``, ``.conv_states.3``, ``model.layers.3.…``; None for a whole."""
-    words = path.split(".")
-    for before, word in zip(words, words[1:], strict=False):
-        if word.isdigit() and before in ("layers", "key_cache", "value_cache", "conv_cache", "conv_states", "ssm_states", "linear_cache"):
-            return int(word)
-        if word.isdigit() and before in ("states_cache", "buckets_cache", "rnn_state"):
+    for before, word in pairwise(path.split(".")):
+        if word.isdigit() and before in _LISTS:
             return int(word)
     return None
 

@@ -10,7 +10,13 @@ Feed = Callable[[Any, int, int, str, Any], Inputs]  # config, batch, tokens, dev
 
 
 def inputs_of(
-    model: Any, config: Any, parameters: Mapping[str, object], batch: int, tokens: int, encoder_tokens: int | None, device: str, dtype: Any
+    config: Any,
+    parameters: Mapping[str, object],
+    batch: int,
+    tokens: int,
+    encoder_tokens: int | None,
+    device: str,
+    dtype: Any,
 ) -> Inputs:
     """The arguments of one step of ``tokens`` tokens."""
     import torch
@@ -34,7 +40,7 @@ def takes_encoder(config: Any, parameters: Mapping[str, object]) -> bool:
 def _encoded(hidden: Any) -> Any:
     from transformers.modeling_outputs import BaseModelOutput
 
-    class Encoded(BaseModelOutput):  # type: ignore[misc]
+    class Encoded(BaseModelOutput):
         attention_mask = None
 
     return Encoded(last_hidden_state=hidden)
