@@ -34,12 +34,12 @@ def read_text(path: Path, error: type[InputError] = ConfigError, limit: int = MA
             f"the file can't be read: {problem.__class__.__name__}", str(path), "check its permissions and its name"
         ) from None
     if len(raw) > limit:
-        raise error(f"the file is over {limit // 2**20} MiB", str(path), "this is not the file that describes the model")
+        raise error(f"the file is over {limit // 2**20} MiB", str(path), "name the file that was meant; none is that long")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise error(
-            "the file is not UTF-8 text", str(path), "take the model's config.json (a GGUF file goes to --gguf)"
+            "the file is not UTF-8 text", str(path), "name the text file that was meant (a GGUF file goes to --gguf)"
         ) from None
 
 
