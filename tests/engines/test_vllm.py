@@ -25,6 +25,7 @@ from kvcalc.core.model import Model, OptionValue, Request, Tally
 from kvcalc.engines import find_engine
 from kvcalc.engines.vllm_setup import pipeline_stages
 from kvcalc.errors import EngineError, UsageError
+from kvcalc.readers.presets import preset_model
 
 ENGINE = find_engine("vllm")
 GIB = 2**30
@@ -382,3 +383,36 @@ def test_the_longest_length_is_maximal(parts: list[object], tokens: int, memory:
         assert plan(model, tokens=longest, available_bytes=memory, max_num_batched_tokens=8192).fits
     if longest < tokens:
         assert not plan(model, tokens=longest + 1, available_bytes=memory, max_num_batched_tokens=8192).fits
+
+
+# What users' logs print: memory to 0.01 GiB, tokens exactly (releases before 0.32 too, where the arithmetic is the same).
+LOGS = [
+    ("llama-3-8b", 1, None, 2.89, 23_648, 4096),
+    ("qwen3-32b", 2, None, 33.66, 275_760, 40_960),
+    ("llama-3.1-70b", 4, None, 32.06, 420_208, 131_072),
+    ("qwen3-30b-a3b", 1, "fp8", 10.55, 230_528, 32_768),
+    ("qwen2.5-1.5b", 1, None, 0.56, 20_992, 16_384),
+]
+
+
+@pytest.mark.parametrize(("name", "tp_size", "dtype", "gib", "tokens", "length"), LOGS, ids=[str(log[0]) for log in LOGS])
+def test_published_logs(name: str, tp_size: int, dtype: str | None, gib: float, tokens: int, length: int) -> None:
+    """The tokens of each log lie between those of the memory rounded down and up."""
+    found = []
+    for memory in (gib - 0.005, gib + 0.005):
+        options: dict[str, OptionValue] = {"available-bytes": int(memory * 2**30), **({"kv-cache-dtype": dtype} if dtype else {})}
+        tally = ENGINE.allocate(preset_model(name), Request(tokens=length, tp_size=tp_size, options=options))
+        found.append(tally.report["kv_tokens"])
+    assert found[0] <= tokens <= found[1]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "dtype", "gib"),
+    [("llama-3-8b", 8192, None, 1.0), ("qwen2.5-3b", 32_000, None, 1.0986), ("qwen3-30b-a3b", 32_768, "fp8", 1.5)],
+)
+def test_needs_of_published_refusals(name: str, length: int, dtype: str | None, gib: float) -> None:
+    """One request of a length: 128, 36 and 48 KiB a token, as the errors of such models print them."""
+    options: dict[str, OptionValue] = {"available-bytes": 2**20, **({"kv-cache-dtype": dtype} if dtype else {})}
+    tally = ENGINE.allocate(preset_model(name), Request(tokens=length, options=options))
+    assert not tally.fits
+    assert int(str(tally.report["needed_bytes"])) / 2**30 == pytest.approx(gib, abs=0.0001)
