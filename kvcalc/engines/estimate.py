@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from kvcalc.core.fields import Fields
 from kvcalc.core.model import Model, Request, Tally
+from kvcalc.engines import exact
 from kvcalc.engines.base import Engine, require_layers
 from kvcalc.errors import KvcalcError
 from kvcalc.values import value
@@ -24,6 +26,12 @@ class Estimate:
     fixed_bytes: int | None  # of layers that no longer grow at T
     warnings: tuple[str, ...]
     excluded: tuple[str, ...]
+    kept_bytes: int | None = None  # of sequences of different lengths: what they must keep, under no engine's rounding
+
+    @property
+    def waste_bytes(self) -> int | None:
+        """What an engine holds of different lengths beyond that: rounding, padding, preallocation."""
+        return None if self.kept_bytes is None else self.total_bytes - self.kept_bytes
 
     @property
     def total_bytes(self) -> int:
@@ -55,7 +63,20 @@ def estimate(model: Model, request: Request, engine: Engine) -> Estimate:
         fixed_bytes=_fixed(tally, longer) if longer else None,
         warnings=(*_warnings(model, tokens if isinstance(tokens, int) else 0), *_unused(model, request, tally), *tally.warnings),
         excluded=(*engine.excluded, *_draft_left_out(model, request), *tally.excluded),
+        kept_bytes=_kept(model, request, engine, tally),
     )
+
+
+def _kept(model: Model, request: Request, engine: Engine, tally: Tally) -> int | None:
+    """The equation for the same sequences, where it has the engine's types and ranks."""
+    if not request.lengths or engine is exact.ENGINE or engine.reads_file or not tally.fits:
+        return None
+    try:
+        found = exact.ENGINE.allocate(model, replace(request, options={}))
+    except KvcalcError:
+        return None
+    same = all(found.request[side][0] == tally.request.get(side, (None, ""))[0] for side in ("k_dtype", "v_dtype"))
+    return found.total_bytes if same else None
 
 
 def _longer(model: Model, request: Request, engine: Engine, tally: Tally, step: int) -> Tally | None:

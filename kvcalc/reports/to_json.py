@@ -2,8 +2,9 @@
 
 Top level of an estimate: ``schema_version``, ``engine``, ``model``, ``request``, ``total_bytes``, ``components``
 (``kv``, ``index``, ``state``, ``other``: they add up to the total), ``bytes_per_token``, ``fixed_bytes``, ``layers``,
-``shared``, ``excluded``, ``warnings``; ``held_bytes`` and ``engine_report`` where an engine has them. A refusal has
-``error`` instead. Keys are only added within a version; a change of meaning raises ``schema_version``.
+``shared``, ``excluded``, ``warnings``; ``held_bytes`` and ``engine_report`` where an engine has them; ``kept_bytes`` and
+``waste_bytes`` for sequences of different lengths. A refusal has ``error`` instead. Keys are only added within a version;
+a change of meaning raises ``schema_version``.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ def estimate_document(found: Estimate, verb: str = "estimate", by_layer: bool = 
         "notes": list(tally.notes),
         "fits": tally.fits,
     }
+    if found.kept_bytes is not None:
+        parts |= {"kept_bytes": found.kept_bytes, "waste_bytes": found.waste_bytes}
     if tally.held_bytes is not None:
         parts["held_bytes"] = tally.held_bytes
     if tally.refusal:

@@ -165,6 +165,12 @@ def holds(arrays: Sequence[Array]) -> str:
     return ", ".join(f"{' and '.join(dict.fromkeys(labels))} {shape}".strip() for shape, labels in words.items()) or "nothing"
 
 
+def _waste_row(rows: Table, found: Estimate) -> None:
+    if found.waste_bytes:
+        share = 100 * found.waste_bytes / found.total_bytes
+        rows.add_row("beyond what the sequences keep", f"{found.waste_bytes:,} bytes", f"{share:.1f}% of the total")
+
+
 def summary(found: Estimate) -> Iterable[RenderableType]:
     """Total, growth, what is held, what is left out, and whatever must be said."""
     rows = plain_table("", "", "", right=(1,))
@@ -176,6 +182,7 @@ def summary(found: Estimate) -> Iterable[RenderableType]:
             f"{found.tally.held_bytes:,} bytes",
             f"{format_bytes(found.tally.held_bytes)}: fit memory by this",
         )
+    _waste_row(rows, found)
     if found.bytes_per_token is not None:
         rows.add_row("per further token", f"{exact_number(found.bytes_per_token)} bytes", _growth(found))
     if found.fixed_bytes:

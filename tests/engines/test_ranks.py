@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kvcalc.core.layers import Conv, FullAttention, Indexer, LatentAttention, Recurrent, State
 from kvcalc.core.model import Model, Request
 from kvcalc.engines import find_engine
+from kvcalc.engines.estimate import estimate
 from kvcalc.engines.ranks import share_of, stages
 from kvcalc.errors import EngineError
 from kvcalc.readers.presets import preset_model
@@ -111,3 +112,16 @@ def test_ranks_that_divide_hold_the_whole_together(name: str) -> None:
     assert shares[2] * 2 >= shares[1]
     if all(count % 2 == 0 for count in (*heads, *groups)):
         assert shares[2] * 2 == shares[1]
+
+
+@pytest.mark.parametrize(
+    ("engine", "waste"), [("static", 2 * 32_768 - 500 - 8192), ("paged", 12), ("sglang", 1), ("mlx-lm", 2 * 32_768 - 500 - 8192)]
+)
+def test_what_different_lengths_waste(engine: str, waste: int) -> None:
+    """500, 8,192 and 32,768 tokens: the longest for all, whole blocks (and their tables), a spare slot."""
+    model, request = preset_model("llama-3-8b"), Request(lengths=(500, 8192, 32_768))
+    found = estimate(model, request, find_engine(engine))
+    token, tables = 2 * 32 * 8 * 128 * 2, 3 * 2048 * 4 if engine == "paged" else 0
+    assert found.waste_bytes == waste * token + tables
+    assert found.kept_bytes == (500 + 8192 + 32_768) * token
+    assert estimate(model, Request(tokens=500), find_engine(engine)).waste_bytes is None
