@@ -256,7 +256,7 @@ BAD: dict[str, tuple[dict[str, Any], type[KvcalcError], str]] = {
     ),
     "a window that nobody names": (config("llama", layer_types=["sliding_attention"] * 4), ConfigError, "no sliding_window"),
     "heads that leave no width": (
-        config("xlstm", {"num_blocks": 1, "hidden_size": 4, "num_heads": 8}),
+        config("xlstm", {"num_blocks": 1, "hidden_size": 4, "num_heads": 128}),
         ConfigError,
         "leave no width",
     ),
