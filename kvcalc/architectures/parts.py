@@ -266,7 +266,7 @@ def short_conv(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a bui
 def lightning(fields: Fields, index: int = 0) -> Layer:
     """Lightning attention: one head_dim × head_dim matrix a query head, in the model's type."""
     heads, width = query_heads(fields, index), head_width(fields, index)
-    return (Recurrent("lightning", (), (State((heads, width, width), None),)),)
+    return (Recurrent("lightning", (), (State((heads, width, width)),)),)
 
 
 def rg_lru(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder like the others
@@ -297,4 +297,4 @@ def mlstm(fields: Fields, index: int = 0) -> Layer:  # noqa: ARG001 - a builder 
     if not (k_width and v_width):
         raise ConfigError(f"{heads} heads leave no width of hidden_size {hidden}", fields.at("hidden_size"))
     shapes = ((heads, k_width, v_width), (heads, k_width), (heads,))
-    return (Recurrent("mlstm", (), tuple(State(shape, None) for shape in shapes)),)
+    return (Recurrent("mlstm", (), tuple(State(shape) for shape in shapes)),)

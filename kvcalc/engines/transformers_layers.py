@@ -36,6 +36,7 @@ SAME_ARRAY_NOTE = "keys and values are one tensor, counted once"
 OPEN_NOTE = "tokens that wait for their compressed row, in the model's type"
 
 # Code that keeps one column less than the kernel: RecurrentGemma outside the cache object, Zaya by its own padding.
+OWN_TYPE_STATES = ("lightning", "mlstm")  # MiniMaxCache and xLSTMCache take the model's type
 ONE_COLUMN_LESS = ("rg_lru", "cca", "ngram")
 
 
@@ -114,8 +115,8 @@ def _recurrent(part: Recurrent, types: Types, case: Case) -> tuple[Slab, ...]:
     if part.variant == "rg_lru" and case.behind and (case.decoded or case.tokens == 1):
         columns = 0  # each step keeps a slice of the window that it made with the new column
     # what a file says of its states' type is not read: float32, unless the code keeps the model's own
-    older = case.model_type_states and part.variant in ("mamba", "mamba2")
-    states = tuple(replace(state, dtype=None if older else state.dtype and FLOAT32.name) for state in part.states)
+    own = part.variant in OWN_TYPE_STATES or (case.model_type_states and part.variant in ("mamba", "mamba2"))
+    states = tuple(replace(state, dtype=None if own else state.dtype and FLOAT32.name) for state in part.states)
     found = recurrent_slabs(replace(part, states=states), types, columns)
     return tuple(replace(slab, note=_state_note(slab, types, columns)) for slab in found)
 

@@ -446,7 +446,7 @@ def test_minimax_text_01_says_each_layer_s_kind_by_number() -> None:
         "head_dim": 128,
         "attn_type_list": ([0] * 7 + [1]) * 10,
     }
-    state = 70 * 64 * 128 * 128 * BF16
+    state = 70 * 64 * 128 * 128 * 4
     assert tally(config) == {"kv": heads(10, 8, 128), "index": 0, "state": state, "other": 0}
     with pytest.raises(ArchitectureError, match="attn_type_list: 2 is not known"):
         read({**config, "attn_type_list": [2] * 80})
