@@ -90,8 +90,9 @@ class Engine:
     longer: Callable[[Model, Request, Tally, int], Request] = _further
     # (model, request) → (batch, tokens) → bytes, where the figure is made of reaches: what makes long sweeps cheap
     total: Callable[[Model, Request], Callable[[int, int], int]] | None = None
-    # the same for the bytes that must be free, where the engine wants more than it fills
+    # the same for the bytes that must be there, where the engine divides its memory otherwise than it fills it
     need: Callable[[Model, Request], Callable[[int, int], int]] | None = None
+    held_back: Callable[[Model, Request], int] | None = None  # bytes that no sequence gets
     # the longest stretch of lengths over which its figure may shrink, or a length be refused that a longer one is not
     dip: Callable[[Model, Request], int] = _one
     # lengths from which on another rule holds, under which less is taken

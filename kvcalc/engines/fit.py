@@ -121,8 +121,7 @@ class _Question:
 
     def budget(self, memory: Memory) -> int:
         """Of one rank."""
-        ranks = self.engine.ranks(self.request) if self.engine.ranks else 1
-        return memory.budget(ranks, of_rest=self.engine.share_of_rest)
+        return budget_of(self.engine, self.model, self.request, memory)
 
     def need(self) -> Callable[[int], int]:
         """The number that is looked for → bytes that must be there."""
@@ -144,6 +143,13 @@ class _Question:
         if self.searched == BATCH:
             return largest(fits)
         return largest(fits, self.engine.dip(self.model, self.request), breaks=self.engine.breaks(self.model, self.request))
+
+
+def budget_of(engine: Engine, model: Model, request: Request, memory: Memory) -> int:
+    """What one rank has for its sequences: its part of the memory, less what the engine holds back."""
+    ranks = engine.ranks(request) if engine.ranks else 1
+    held_back = engine.held_back(model, request) if engine.held_back else 0
+    return memory.budget(ranks, of_rest=engine.share_of_rest) - held_back
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +182,8 @@ def _held(tally: Tally) -> int:
 
 
 def _need_of_sample(engine: Engine, model: Model, request: Request) -> Callable[[int], int]:
-    lengths, single = request.lengths, replace(request, lengths=(), batch_size=1, tokens=1)
-    beside = need_function(engine, model, single)(1, 1) - _held(engine.allocate(model, single))
-    return lambda count: _held(engine.allocate(model, replace(request, lengths=lengths[:count]))) + beside
+    lengths = request.lengths
+    return lambda count: _held(engine.allocate(model, replace(request, lengths=lengths[:count])))
 
 
 def fit(engine: Engine, model: Model, request: Request, memory: Memory, searched: str) -> Fit:

@@ -356,31 +356,29 @@ def step(model: Model, request: Request) -> int:
 
 
 def need(model: Model, request: Request) -> Callable[[int, int], int]:
-    """Bytes from which the pools are cut that hold a batch: the extra page is not charged; states take their own share."""
-    asked = copy_request(request, request.dp_size)
-    filled, types, _ = resolve_request(model, asked)
+    """Bytes that must be there for a batch: its pools; with states, the memory of which the shares hold both."""
+    _, types, _ = resolve_request(model, copy_request(request, request.dp_size))
     types, settings = _cache_types(types, request), _settings(model, request)
     every = [
         _cells([(count, _layer_slots(model, layer, types)) for _, count, layer in runs(layers)], settings)
         for _, layers in stages(model, request)
     ]
-    del filled
 
     def bytes_for(batch_size: int, tokens: int) -> int:
         sequences = ceil_div(batch_size, request.dp_size)
-        return max(_needed(cells, settings, sequences, sequences * round_up(tokens, settings.page)) for cells in every)
+        wanted = sequences * round_up(tokens, settings.page)
+        return max(_needed(cells, settings, sequences, wanted) for cells in every)
 
     return bytes_for
 
 
 def _needed(cells: Cells, settings: Settings, sequences: int, tokens: int) -> int:
-    kv = -floor(-tokens * cells.token)
-    if not cells.state:
-        return kv
-    if settings.states is not None:
-        return kv + (settings.states + 1) * cells.state
+    pools = _of_tokens(tokens, cells, settings.page, settings.states or sequences)
+    kv = pools.rows(FULL) * cells.full + (pools.rows(WINDOW) * cells.window if cells.window else 0)
+    if not cells.state or settings.states is not None:
+        return kv + (pools.rows(STATE) * cells.state if cells.state else 0)
     ratio = settings.mamba_ratio
-    by_states = -floor(-(sequences + 1) * cells.state * (1 + ratio) / ratio)
+    by_states = -floor(-pools.rows(STATE) * cells.state * (1 + ratio) / ratio)
     return max(by_states, -floor(-kv * (1 + ratio)))
 
 

@@ -280,12 +280,9 @@ def total(model: Model, request: Request) -> Callable[[int, int], int]:
     return count
 
 
-def need(model: Model, request: Request) -> Callable[[int, int], int]:
-    """Bytes that must be free: vLLM wants the sequences' blocks and the null block beside them."""
-    stages = set_up(model, request).plan.stages
-    held_back = max((stage.bytes_per_block for stage in stages), default=0)
-    count = total(model, request)
-    return lambda batch_size, tokens: count(batch_size, tokens) + held_back
+def held_back(model: Model, request: Request) -> int:
+    """The null block, which vLLM wants beside one request of the full length."""
+    return max((stage.bytes_per_block for stage in set_up(model, request).plan.stages), default=0)
 
 
 def ranks(request: Request) -> int:
@@ -311,7 +308,7 @@ ENGINE = Engine(
     options=OPTIONS,
     step=step,
     total=total,
-    need=need,
+    held_back=held_back,
     ranks=ranks,
     share=("0.92", "vLLM's default gpu-memory-utilization"),
     levers=(("enable-prefix-caching", False), ("max-num-batched-tokens", 2048)),

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kvcalc.core.model import Model, Request
 from kvcalc.engines.base import Engine
-from kvcalc.engines.fit import BATCH, BOTH, SAMPLE, TOKENS, Change, Fit, Memory, terms
+from kvcalc.engines.fit import BATCH, BOTH, SAMPLE, TOKENS, Change, Fit, Memory, budget_of, terms
 from kvcalc.reports.to_json import Document, document, engine_part, model_part, number
 from kvcalc.reports.to_table import plain_table
 from kvcalc.units import format_bytes
@@ -22,7 +22,7 @@ MOST_CHANGES = 6
 def fit_view(found: Fit) -> RenderableType:
     """The whole answer."""
     parts: list[RenderableType] = [_headline(found), ""]
-    parts += [_room_table(found.engine, found.memory, found.request, found.budget_bytes, found), ""]
+    parts += [_room_table(found.engine, found.model, found.memory, found.request, found), ""]
     parts += [_binding_line(found)]
     parts += [Text.assemble((f"{label}: ", "bold"), text) for label, text in _remarks(found)]
     if found.changes:
@@ -62,7 +62,8 @@ def _sequences(count: int) -> str:
     return f"{count:,} sequence{'' if count == 1 else 's'}"
 
 
-def _room_table(engine: Engine, memory: Memory, request: Request, budget: int, found: Fit | None = None) -> Table:
+def _room_table(engine: Engine, model: Model, memory: Memory, request: Request, found: Fit | None = None) -> Table:
+    budget, held_back = budget_of(engine, model, request, memory), _held_back(engine, model, request)
     ranks = engine.ranks(request) if engine.ranks else 1
     table = plain_table("", "bytes", "", "", right=(1, 2))
     table.show_header = False
@@ -76,6 +77,8 @@ def _room_table(engine: Engine, memory: Memory, request: Request, budget: int, f
         table.add_row("weights", f"{memory.weights:,}", format_bytes(memory.weights), memory.weights_origin + of)
     if memory.overhead:
         table.add_row("overhead", f"{memory.overhead:,}", format_bytes(memory.overhead), "flag --overhead")
+    if held_back:
+        table.add_row("held back", f"{held_back:,}", format_bytes(held_back), f"{engine.name} gives it to no sequence")
     table.add_row("for the cache", f"{budget:,}", format_bytes(budget), "of each rank" if ranks > 1 else "")
     if found is not None:
         _cache_rows(table, found)
@@ -134,7 +137,7 @@ def fit_document(found: Fit) -> Document:
         tokens=found.tokens if found.fits or found.searched != TOKENS else 0,
         batch_size=found.batch_size,
         **sample,
-        **_memory_part(found.engine, found.memory, found.request, found.budget_bytes),
+        **_memory_part(found.engine, found.model, found.memory, found.request),
         total_bytes=found.total_bytes,
         needed_bytes=found.need_bytes,
         shortfall_bytes=found.shortfall,
@@ -149,7 +152,7 @@ def fit_document(found: Fit) -> Document:
     )
 
 
-def _memory_part(engine: Engine, memory: Memory, request: Request, budget: int) -> Document:
+def _memory_part(engine: Engine, model: Model, memory: Memory, request: Request) -> Document:
     return {
         "memory_bytes": memory.device_bytes,
         "memory_origin": memory.origin,
@@ -158,7 +161,8 @@ def _memory_part(engine: Engine, memory: Memory, request: Request, budget: int) 
         "overhead_bytes": memory.overhead,
         "utilization": number(memory.utilization),
         "ranks": engine.ranks(request) if engine.ranks else 1,
-        "budget_bytes": budget,
+        "held_back_bytes": _held_back(engine, model, request),
+        "budget_bytes": budget_of(engine, model, request, memory),
     }
 
 
@@ -174,16 +178,15 @@ def frontier_view(engine: Engine, model: Model, request: Request, memory: Memory
         table.add_row(f"{batch:,}", f"{tokens:,}{beyond}", f"{batch * tokens:,}", f"{size:,}", format_bytes(size))
     shown = table if rows else Text("not even one sequence of one token fits", style="bold red")
     mark = [Text("* beyond the model's own maximum")] if any(_beyond(model, row) for row in rows) else []
-    return Group(head, "", _room_table(engine, memory, request, budget_of(engine, request, memory)), "", shown, *mark)
+    return Group(head, "", _room_table(engine, model, memory, request), "", shown, *mark)
 
 
 def _beyond(model: Model, row: tuple[int, int, int]) -> bool:
     return model.max_tokens is not None and row[1] > model.max_tokens
 
 
-def budget_of(engine: Engine, request: Request, memory: Memory) -> int:
-    """Of one rank."""
-    return memory.budget(engine.ranks(request) if engine.ranks else 1, of_rest=engine.share_of_rest)
+def _held_back(engine: Engine, model: Model, request: Request) -> int:
+    return engine.held_back(model, request) if engine.held_back else 0
 
 
 def frontier_document(engine: Engine, model: Model, request: Request, memory: Memory, rows: Rows) -> Document:
@@ -194,6 +197,6 @@ def frontier_document(engine: Engine, model: Model, request: Request, memory: Me
         model=model_part(model),
         searched="frontier",
         fits=bool(rows),
-        **_memory_part(engine, memory, request, budget_of(engine, request, memory)),
+        **_memory_part(engine, model, memory, request),
         frontier=[{"batch_size": batch, "tokens": tokens, "needed_bytes": size} for batch, tokens, size in rows],
     )

@@ -59,8 +59,8 @@ def _asked(model: Model, request: Request) -> Request:
     options: dict[str, OptionValue] = {"platform": _platform(), **request.options}
     asked = replace(request, options=options)
     engine = find_engine("vllm")
-    if not any(name in options for name in engine.memory_options) and engine.need is not None:
-        options["available-bytes"] = engine.need(model, asked)(asked.batch_size, asked.tokens or 4096)
+    if not any(name in options for name in engine.memory_options) and engine.held_back is not None:
+        options["available-bytes"] = engine.allocate(model, asked).total_bytes + engine.held_back(model, asked)
     return replace(asked, options=options)
 
 

@@ -71,9 +71,10 @@ def test_a_card_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     """79.11 GiB usable of an H100, of which vLLM takes 0.92 by its own default; --memory is taken as it is."""
     usable = 7911 * 2**30 // 100
     code, found = answer(capsys, "qwen3-0.6b", "--gpu", "NVIDIA H100 80GB", "--engine", "vllm", "--tokens", "1k")
-    assert (code, found["memory_bytes"], found["budget_bytes"]) == (0, usable, usable * 92 // 100)
+    assert (code, found["memory_bytes"], found["budget_bytes"]) == (0, usable, usable * 92 // 100 - 16 * TOKEN)
+    assert found["held_back_bytes"] == 16 * TOKEN
     _, found = answer(capsys, "qwen3-0.6b", "--memory", "1GiB", "--engine", "vllm")
-    assert found["budget_bytes"] == 2**30
+    assert found["budget_bytes"] == 2**30 - 16 * TOKEN
 
 
 def test_weights_of_an_index(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
