@@ -215,6 +215,12 @@ def _alibi(context: Context) -> bool:
 def heads_on_rank(total: int, context: Context) -> int:
     """KV heads of one rank: split, or one head on several ranks. Raises EngineError."""
     tp = context.tp
+    if not total:
+        raise EngineError(
+            "A layer that attends has 0 KV heads, which vLLM's classes can't build",
+            "the model's class in vllm/model_executor/models",
+            "check num_key_value_heads, or the file's head_count_kv",
+        )
     if total >= tp and total % tp == 0:
         return total // tp
     if total < tp and tp % total == 0 and not context.reading.kv_heads_must_split:

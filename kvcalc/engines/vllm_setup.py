@@ -119,7 +119,7 @@ def _check_context_parallel(settings: Settings, caches: Sequence[Cache]) -> None
 
 def _check_grouped_context(settings: Settings, layers: tuple[Layer, ...]) -> None:
     heads = [part for layer in layers for part in layer if isinstance(part, FullAttention)]
-    if settings.dcp == 1 or not heads:
+    if settings.dcp == 1 or not heads or not heads[0].num_kv_heads:
         return
     total, queries = heads[0].num_kv_heads, heads[0].num_heads
     if settings.tp <= total or settings.dcp > settings.tp // total or (queries // total) % settings.dcp:

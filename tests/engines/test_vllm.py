@@ -88,6 +88,12 @@ def test_heads_are_split_and_then_repeated(tp: int, heads: int) -> None:
     assert plan(LLAMA, tp=tp).report["bytes_per_block"] == 32 * 16 * heads * 256 * 2
 
 
+@pytest.mark.parametrize("dcp", [1, 2])
+def test_layers_without_kv_heads_are_refused(dcp: int) -> None:
+    with pytest.raises(EngineError, match="0 KV heads"):
+        plan(a_model((FullAttention(0, 128, 128, 32),)), tp=2, decode_context_parallel_size=dcp)
+
+
 def test_the_latent_is_the_same_on_every_rank() -> None:
     model = a_model(*[(LatentAttention(512, 64, 128, 128, 128),)] * 61)
     assert plan(model, tp=8).report["bytes_per_block"] == 61 * 16 * 576 * 2
