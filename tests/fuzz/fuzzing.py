@@ -42,16 +42,19 @@ Target = Callable[[bytes, Path], None]
 
 
 def _counted(model: Any, size: int) -> None:
-    """A model that was read must be counted, or refused, under the equation and one of three engines, in turn."""
+    """A model that was read must be counted, or refused, under the equation and one other engine, in turn; on ranks, too."""
     from kvcalc.core.model import Request
-    from kvcalc.engines import find_engine
+    from kvcalc.engines import ENGINES, find_engine
     from kvcalc.engines.estimate import estimate
     from kvcalc.errors import KvcalcError
     from kvcalc.reports.to_json import estimate_document
 
-    for name in ("exact", ("static", "llama.cpp", "vllm")[size % 3]):
+    others = [name for name in ENGINES if name != "exact"]
+    turn, name = divmod(size, len(others))
+    asked = Request(tokens=300, batch_size=1 + turn % 3, tp_size=1 + turn % 2, pp_size=1 + turn // 2 % 2, draft=turn % 5 == 0)
+    for engine, request in (("exact", Request(tokens=300)), (others[name], asked)):
         try:
-            json.dumps(estimate_document(estimate(model, Request(tokens=300), find_engine(name))), allow_nan=False)
+            json.dumps(estimate_document(estimate(model, request, find_engine(engine))), allow_nan=False)
         except KvcalcError:
             continue
 
@@ -226,6 +229,34 @@ _KEYS: dict[str, Any] = {
     "llama.attention.head_count_kv": [2, 2],
     "llama.rope.freq_base": 10000.5,
 }
+_SSM = {"ssm.conv_kernel": 4, "ssm.inner_size": 128, "ssm.state_size": 16, "ssm.time_step_rank": 8, "ssm.group_count": 2}
+
+
+def _family(arch: str, **more: Any) -> dict[str, Any]:
+    keys = {
+        "general.architecture": arch,
+        **{key.replace("llama.", f"{arch}."): value for key, value in _KEYS.items() if "llama." in key},
+    }
+    return keys | {f"{arch}.{key.replace('__', '.')}": value for key, value in more.items()}
+
+
+_FAMILIES: tuple[dict[str, Any], ...] = (
+    _KEYS,
+    _family("gemma3", attention__key_length=16, attention__value_length=16, attention__sliding_window=16),
+    _family(
+        "deepseek2",
+        attention__head_count_kv=1,
+        attention__kv_lora_rank=32,
+        attention__key_length=40,
+        attention__value_length=32,
+        attention__key_length_mla=16,
+        attention__value_length_mla=8,
+        rope__dimension_count=8,
+    ),
+    _family("mamba2", attention__head_count=0, attention__head_count_kv=0, **_SSM),
+    _family("qwen3next", attention__key_length=16, attention__value_length=16, **_SSM),
+    _family("lfm2", attention__head_count_kv=[0, 2], shortconv__l_cache=3),
+)
 _LOG_LINES = (
     "(EngineCore pid=9) INFO Initializing a V1 LLM engine (v0.11.0) with config: max_seq_len=4096, tensor_parallel_size=2",
     "INFO Available KV cache memory: 2.89 GiB",
@@ -277,12 +308,21 @@ def gguf_bytes(keys: dict[str, Any]) -> bytes:
 
 
 @cache
+def _preset_configs() -> tuple[dict[str, Any], ...]:
+    """The config of every preset: each kind of layer that there is."""
+    import yaml
+
+    files = sorted((ROOT / "presets").glob("*.yaml"))
+    return tuple(yaml.safe_load(file.read_text(encoding="utf-8"))["config"] for file in files)
+
+
+@cache
 def seeds(target: str) -> list[bytes]:
     """Good inputs of one target."""
     if target == "config":
-        return [json.dumps(each).encode() for each in _CONFIGS]
+        return [json.dumps(each).encode() for each in (*_CONFIGS, *_preset_configs())]
     if target == "gguf":
-        return [gguf_bytes(_KEYS), json.dumps({"metadata": _KEYS}).encode(), json.dumps(_KEYS).encode()]
+        return [*map(gguf_bytes, _FAMILIES), json.dumps({"metadata": _KEYS}).encode(), json.dumps(_KEYS).encode()]
     if target == "preset":
         heads = (
             "name: input\ntitle: T\nfamily: t\nsource:\n  repo: a test\nparameters: 8000000\nweights_dtype: bfloat16\nconfig:\n"
@@ -356,15 +396,19 @@ def _line(line: str, rng: random.Random) -> str:
 
 
 def _keys(rng: random.Random) -> bytes:
-    keys = dict(_KEYS)
+    keys = dict(rng.choice(_FAMILIES))
     for _ in range(rng.randint(1, 3)):
-        key = rng.choice([*keys, "llama.attention.sliding_window", "llama.attention.key_length", "general.file_type"])
+        own = keys.get("general.architecture", "llama")
+        key = rng.choice([*keys, f"{own}.attention.sliding_window", f"{own}.attention.key_length", "general.file_type"])
         keys[key] = rng.choice(
             [0, 1, 2**32 - 1, rng.randrange(2**32), 1.5, "mamba2", "gemma3", "", [0] * rng.randint(0, 40), "x" * 300]
         )
     if rng.random() < 0.5:
-        arch = rng.choice(("gemma3", "mamba2", "deepseek2", "qwen3next", "lfm2", "bert", "t5"))
-        keys = {key.replace("llama.", f"{arch}."): value for key, value in keys.items()} | {"general.architecture": arch}
+        own, arch = (
+            keys.get("general.architecture", "llama"),
+            rng.choice(("mamba2", "deepseek2", "lfm2", "bert", "t5", "falcon-h1")),
+        )
+        keys = {key.replace(f"{own}.", f"{arch}."): value for key, value in keys.items()} | {"general.architecture": arch}
     return gguf_bytes(keys)
 
 
