@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
+import select
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -64,17 +67,55 @@ def test_what_stands_before_a_missing_folder_offers_nothing() -> None:
     assert completion.models("no/such/folder/x") == []
 
 
+@pytest.fixture
+def program(tmp_path: Path) -> dict[str, str]:
+    """An environment whose PATH has a kvcalc that runs this tree."""
+    script = tmp_path / "kvcalc"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from kvcalc.cli import run; run()" "$@"\n')
+    script.chmod(0o755)
+    return {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "TERM": "dumb"}
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
-def test_bash_itself_takes_the_script(tmp_path: Path) -> None:
-    program = tmp_path / "kvcalc"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from kvcalc.cli import run; run()" "$@"\n')
-    program.chmod(0o755)
+def test_bash_itself_takes_the_script(program: dict[str, str]) -> None:
     script = """
         eval "$(_KVCALC_COMPLETE=source_bash kvcalc)"
         COMP_WORDS=(kvcalc estimate --preset gpt2-m) COMP_CWORD=3
         _kvcalc_completion kvcalc
         printf '%s\\n' "${COMPREPLY[@]}"
     """
-    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(["bash", "-c", script], env=program, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["gpt2-medium"]
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
+def test_fish_itself_takes_the_script(program: dict[str, str]) -> None:
+    words = 'env _KVCALC_COMPLETE=source_fish kvcalc | source; complete -C "kvcalc estimate --preset gpt2-m"'
+    asked = ["fish", "--no-config", "-c", words]
+    done = subprocess.run(asked, env=program, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["gpt2-medium"]
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
+def test_zsh_itself_takes_the_script(program: dict[str, str]) -> None:
+    """Zsh completes only at a prompt: typed on a terminal of its own, then run to print what it has become."""
+    child, terminal = pty.fork()
+    if not child:
+        os.execvpe("zsh", ["zsh", "-f", "-i"], program)
+    os.write(terminal, b"unsetopt zle_bracketed_paste; autoload -Uz compinit; compinit -u -D; echo is''ready\n")
+    _until(terminal, b"isready")
+    os.write(terminal, b"eval \"$(_KVCALC_COMPLETE=source_zsh kvcalc)\"; echo is''loaded\n")
+    _until(terminal, b"isloaded")
+    os.write(terminal, b"kvcalc estimate --preset gpt2-m\t")
+    _until(terminal, b"gpt2-medium")
+    os.write(terminal, b"\x03exit\n")
+    os.close(terminal)
+    os.waitpid(child, 0)
+
+
+def _until(terminal: int, awaited: bytes) -> None:
+    seen, end = b"", time.monotonic() + 60
+    while awaited not in seen:
+        ready, _, _ = select.select([terminal], [], [], max(end - time.monotonic(), 0))
+        assert ready, f"{awaited!r} is not in {seen!r}"
+        seen += os.read(terminal, 4096)
