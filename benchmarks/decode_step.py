@@ -32,7 +32,7 @@ ROUNDS = 15
 def two_products(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Folded columns, and the library's matrix product twice, the keys on the left."""
     columns = fold(queries[:, None], KV_HEADS).transpose(1, 2) * WIDTH**-0.5
-    return (keys @ columns).softmax(1).transpose(1, 2) @ values
+    return (keys @ columns).transpose(1, 2).softmax(-1) @ values
 
 
 def fused(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -108,9 +108,12 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=32768)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], choices=PLAIN)
+    parser.add_argument("--threads", type=int, default=0, help="of torch; 0 leaves its own choice")
     parser.add_argument("--compile", action="store_true", help="also torch.compile, which takes a C++ compiler and a minute")
     args = parser.parse_args()
     device = torch.device(args.device)
+    if args.threads:
+        torch.set_num_threads(args.threads)
     print(f"torch {torch.__version__}, {device}, {torch.get_num_threads()} threads, {args.tokens:,} tokens")
     with torch.inference_mode():
         for name in args.dtype:

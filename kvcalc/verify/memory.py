@@ -14,11 +14,11 @@ from kvcalc.verify.layouts import Layout
 from kvcalc.verify.plan import PROBE_BYTES
 
 WORK_BYTES = 256 * 2**20  # torch's own, the reference's blocks, weights of latent and recurrent layers
-WIDEST = 8  # one layer's rows in float32, twice (keys and values read), beside a copy of the layer while it grows
+WIDEST = 3  # one layer's rows once more while it grows or is gathered, and a latent's in float32
 
 
 def needed_bytes(model: Model, request: Request, layouts: Sequence[Layout]) -> int:
-    """The largest implementation's cache, one layer more of it in float32, queries, references and kept inputs."""
+    """The largest implementation's cache, its widest layer on the way, queries, references and kept inputs."""
     most = 0
     for layout in layouts:
         tally = find_engine(layout.engine).allocate(model, replace(request, options=layout.options()))

@@ -59,16 +59,16 @@ class TimingReport:
 def decode_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """One token's attention, ``[heads, width]`` over ``[kv_heads, m, width]``, in the cache's own type.
 
-    The query heads of a group are folded into columns, so that K and V are read once; asking the library to expand the
+    The query heads of a group are folded together, so that K and V are read once; asking the library to expand the
     groups reads them once a query head. The keys stand on the left of their product, which reads them in the order in
     which they lie. Half types on a CPU take the fused call: their plain products convert too much.
     """
-    rows, scale = fold(queries[:, None], keys.shape[0]), keys.shape[2] ** -0.5
+    rows = fold(queries[:, None], keys.shape[0])
     if keys.device.type == "cpu" and keys.dtype != torch.float32:
         found = torch.nn.functional.scaled_dot_product_attention(rows[None], keys[None], values[None])
     else:
-        weights = (keys @ (rows * scale).transpose(1, 2)).softmax(1)
-        found = weights.transpose(1, 2) @ values
+        scores = keys @ (rows * keys.shape[2] ** -0.5).transpose(1, 2)  # [kv_heads, m, group]
+        found = scores.transpose(1, 2).softmax(-1) @ values
     return found.reshape(queries.shape[0], -1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
@@ -65,6 +66,13 @@ def test_a_state_whose_shape_no_rule_knows_is_weighed() -> None:
     assert report.passed
     assert report.checks[0].measures == ()
     assert report.checks[0].measured_bytes == 3 * 5 * 4
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_device_without_float64_has_a_reference_in_float32(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvcalc.verify.parts.base.wide", lambda device: torch.float32)
+    report = run(LAYERS[name], cache=("concat",))
+    assert report.passed, explain(report)
 
 
 def test_no_image_means_an_empty_cross_cache() -> None:

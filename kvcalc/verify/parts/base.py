@@ -41,6 +41,11 @@ class Context:
         return wide(self.device)
 
     @property
+    def slack(self) -> float:
+        """What tolerances are multiplied by: a reference in float32 errs as much as what it is held against."""
+        return 1.0 if self.wide == torch.float64 else 2.0
+
+    @property
     def k(self) -> Codec:
         """How keys are stored."""
         return codec_of(self.types.k)

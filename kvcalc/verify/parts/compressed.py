@@ -99,11 +99,11 @@ class CompressedProof:
 
     def group_error(self, rows: Tensor) -> Tensor:
         """How far a stored compressed row may be from the reference's: a step of the type where a rounding may tip."""
-        slack = gamma(2 * self.halves * self.part.ratio + 8) * 2 * LIMIT
+        off = gamma(2 * self.halves * self.part.ratio + 8) * 2 * LIMIT * self.context.slack
         codec = self.context.k
-        up, down = as_stored(codec, rows + slack), as_stored(codec, rows - slack)
+        up, down = as_stored(codec, rows + off), as_stored(codec, rows - off)
         middle = as_stored(codec, rows)
-        return torch.maximum((up - middle).abs(), (down - middle).abs()) + slack
+        return torch.maximum((up - middle).abs(), (down - middle).abs()) + off
 
     def keys(self, sequence: int, position: int) -> tuple[Tensor, Tensor]:
         """(rows ``[m, head_dim]`` that a query sees, how far each number of them may be off)."""
@@ -124,7 +124,7 @@ class CompressedProof:
         base = attention_tolerance(score_error(self.part.head_dim, norm, key_norm, self.scale), len(keys), LIMIT)
         risen = torch.exp(query.abs() @ error.T * self.scale)  # see quantization.py
         grown = (weights * risen).sum(-1, keepdim=True) * ((weights * risen) @ keys.abs()) - weights @ keys.abs()
-        return weights @ keys, grown + error.max() + base + UNIT
+        return weights @ keys, (grown + error.max() + base + UNIT) * self.context.slack
 
     def _queries(self, sequence: int) -> Tensor:
         chosen = self.chosen(sequence)

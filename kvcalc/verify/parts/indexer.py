@@ -72,7 +72,7 @@ class OpenIndexer:
         width, inputs = self.proof.part.index_head_dim, self.context.inputs
         query = inputs.uniform("index q", self.proof.layer, sequence, position, shape=(INDEX_HEADS, width))
         weight = inputs.uniform("index w", self.proof.layer, sequence, position, shape=(INDEX_HEADS,))
-        tolerance = gamma(width + INDEX_HEADS + 2) * LIMIT * float((weight.abs() * query.abs().sum(1)).sum())
+        tolerance = self.context.slack * gamma(width + INDEX_HEADS + 2) * LIMIT * float((weight.abs() * query.abs().sum(1)).sum())
         codec, given = self.context.k, self.proof.rows(sequence)
         for start in range(0, position + 1, KEY_BLOCK):
             stop = min(start + KEY_BLOCK, position + 1)

@@ -76,7 +76,7 @@ class KeyValueProof:
         length = self.length(sequence)
         norm = float(queries.norm(dim=-1).max())
         score = score_error(self.part.head_dim, norm, LIMIT * self.part.head_dim**0.5, self.scale)
-        tolerance = attention_tolerance(score, length, LIMIT)
+        tolerance = attention_tolerance(score, length, LIMIT) * context.slack
         q, k, v = queries.to(context.wide), context.k, context.v
         stored = full_attention(q, positions, _as_stored(keys, k, values, v), length, self.sight, self.scale)
         if not context.quantized:

@@ -103,7 +103,7 @@ class LatentProof:
         size = (size + queries[:, :, self.nope :].abs().sum(-1)).max() * LIMIT * self.scale
         score = (gamma(self.nope + self.part.row_width) + 4 * UNIT) * float(size)
         values = float(weights.out_rows.max()) * LIMIT * (gamma(rank) + gamma(length))
-        return attention_tolerance(score, length, largest, values)
+        return attention_tolerance(score, length, largest, values) * self.context.slack
 
     def _queries(self, layer: int, sequence: int) -> Tensor:
         context, positions = self.context, self.context.checked[sequence]

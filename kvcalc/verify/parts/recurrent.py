@@ -91,7 +91,7 @@ class RecurrentProof:
             given = self.inputs(sequence, 0, self.tokens(sequence)) | self.weights()
             whole, tolerance = self.rule.whole({name: x.to(self.context.wide) for name, x in given.items()}, self.state_unit())
             chosen = self.chosen(sequence)
-            self.expected.append(Expected(chosen, whole[list(chosen)], tolerance[list(chosen)].float()))
+            self.expected.append(Expected(chosen, whole[list(chosen)], tolerance[list(chosen)].float() * self.context.slack))
 
     def open(self, layout: Maker) -> OpenRecurrent:  # noqa: ARG002 - the same in every layout
         """Make windows and states."""
