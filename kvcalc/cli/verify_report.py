@@ -11,7 +11,6 @@ from rich.text import Text
 from kvcalc.core.model import Model
 from kvcalc.reports.to_json import Document, document, model_part
 from kvcalc.reports.to_table import plain_table
-from kvcalc.units import format_bytes
 from kvcalc.verify.results import AgainstReport, AgainstRow, Check, Control, Measure, VerifyReport, Weighing
 
 if TYPE_CHECKING:
@@ -158,10 +157,10 @@ def verify_view(report: VerifyReport, times: TimingReport | None) -> RenderableT
     """The report for people, the verdict last."""
     parts: list[RenderableType] = [_head(report), ""]
     if report.checks:
-        parts += [checks_table(report.checks), "", totals_table(report.weighings), ""]
+        parts += [*checks_tables(report.checks), totals_table(report.weighings), ""]
         parts += [Text(f"tolerance, {name}: {rule}", style="dim") for name, rule in report.tolerance_rules.items()]
     if report.tensor_parallel:
-        parts += ["", checks_table(report.tensor_parallel)]
+        parts += ["", *checks_tables(report.tensor_parallel)]
     if report.controls:
         parts += ["", controls_table(report.controls)]
     for found in report.against:
@@ -198,39 +197,37 @@ def _verdict(report: VerifyReport) -> Text:
     return Text(f"failed: {'; '.join(failed)}", style="bold red")
 
 
-def checks_table(checks: tuple[Check, ...]) -> RenderableType:
-    """A row a layer kind and implementation."""
-    table = plain_table(
-        "kind",
-        "sizes",
-        "cache",
-        "K / V",
-        "layers",
-        "outputs",
-        "error",
-        "tolerance",
-        "bytes",
-        "difference",
-        "",
-        right=(4, 5, 6, 7, 8, 9),
-    )
-    for check in checks:
-        shown = check.shown
-        layers = f"{check.layers}" if check.layers == check.layers_in_model else f"{check.layers} of {check.layers_in_model}"
-        table.add_row(
-            check.kind.replace("_", " "),
-            check.shape,
-            check.implementation,
-            check.k_dtype if check.k_dtype == check.v_dtype else f"{check.k_dtype} / {check.v_dtype}",
-            layers,
-            f"{shown.outputs:,}",
-            f"{shown.error:.2e}",
-            f"{shown.tolerance:.2e}",
-            f"{check.measured_bytes:,}",
-            f"{check.measured_bytes - check.predicted_bytes:,}",
-            _mark(check.passed),
-        )
-    return table
+def checks_tables(checks: tuple[Check, ...]) -> list[RenderableType]:
+    """A table a layer kind, a row an implementation."""
+    found: list[RenderableType] = []
+    for kind, shape in dict.fromkeys((check.kind, check.shape) for check in checks):
+        title = f"{kind.replace('_', ' ')}, {shape}" if shape else kind.replace("_", " ")
+        headings = ("cache", "layers", "outputs", "error", "tolerance", "bytes", "off by", "")
+        table = plain_table(*headings, title=title, right=range(1, 7))
+        for check in checks:
+            if (check.kind, check.shape) == (kind, shape):
+                table.add_row(*_check_row(check))
+        found += [table, ""]
+    return found
+
+
+def _check_row(check: Check) -> list[RenderableType]:
+    shown = check.shown
+    return [
+        _cache_name(check),
+        f"{check.layers}" if check.layers == check.layers_in_model else f"{check.layers} of {check.layers_in_model}",
+        f"{shown.outputs:,}",
+        f"{shown.error:.2e}",
+        f"{shown.tolerance:.2e}",
+        f"{check.measured_bytes:,}",
+        f"{check.measured_bytes - check.predicted_bytes:,}",
+        _mark(check.passed),
+    ]
+
+
+def _cache_name(found: Check | Weighing) -> str:
+    types = found.k_dtype if found.k_dtype == found.v_dtype else f"{found.k_dtype}/{found.v_dtype}"
+    return types if found.implementation == "quantized" else f"{found.implementation} {types}"
 
 
 def _mark(good: bool, yes: str = "ok", no: str = "FAILED") -> Text:
@@ -240,17 +237,15 @@ def _mark(good: bool, yes: str = "ok", no: str = "FAILED") -> Text:
 def totals_table(weighings: tuple[Weighing, ...]) -> RenderableType:
     """A row an implementation."""
     allocator = any(weighing.allocator_after is not None for weighing in weighings)
-    headings = ["total of", "engine", "K / V", "measured bytes", "predicted", "difference", "", ""]
-    table = plain_table(*headings, *(["allocator before", "after"] if allocator else []), right=(3, 4, 5, 8, 9))
+    headings = ["total of", "engine", "measured bytes", "predicted", "off by", ""]
+    table = plain_table(*headings, *(["allocator before", "after"] if allocator else []), right=(2, 3, 4, 6, 7))
     for weighing in weighings:
         row: list[RenderableType] = [
-            weighing.implementation,
+            _cache_name(weighing),
             weighing.engine,
-            weighing.k_dtype if weighing.k_dtype == weighing.v_dtype else f"{weighing.k_dtype} / {weighing.v_dtype}",
             f"{weighing.measured_bytes:,}",
             f"{weighing.predicted_bytes:,}",
             f"{weighing.measured_bytes - weighing.predicted_bytes:,}",
-            format_bytes(weighing.measured_bytes),
             _mark(weighing.passed),
         ]
         extra = [f"{weighing.allocator_before or 0:,}", f"{weighing.allocator_after or 0:,}"] if allocator else []
