@@ -14,7 +14,6 @@ from kvcalc.core.model import Model, OptionValue, Request, Tally
 from kvcalc.core.search import Found, largest
 from kvcalc.dtypes import find_dtype
 from kvcalc.engines.base import Engine
-from kvcalc.engines.sweep import total_function
 from kvcalc.errors import EngineError, KvcalcError, UsageError
 from kvcalc.units import ceil_div
 
@@ -164,17 +163,9 @@ def need_function(engine: Engine, model: Model, request: Request) -> Need:
     """Bytes that must be free for a batch and a length: what the engine holds, and what it insists on besides."""
     if engine.need is not None:
         return engine.need(model, request)
-    if not _holds_more(engine, model, request):
-        return total_function(engine, model, request)
+    if engine.total is not None:
+        return engine.total(model, request)
     return lambda batch_size, tokens: _held(engine.allocate(model, replace(request, batch_size=batch_size, tokens=tokens)))
-
-
-def _holds_more(engine: Engine, model: Model, request: Request) -> bool:
-    """Whether the engine's allocator keeps more than the arrays."""
-    try:
-        return engine.allocate(model, replace(request, batch_size=1, tokens=1, lengths=())).held_bytes is not None
-    except (EngineError, UsageError):
-        return True  # a single token may be refused where more are not
 
 
 def _held(tally: Tally) -> int:

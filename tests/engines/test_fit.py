@@ -249,3 +249,13 @@ def test_the_largest_term_is_named() -> None:
     long: Fit = fit(exact, model, Request(), Memory(2**28), TOKENS)
     assert (short.binding, long.binding) == ("sliding_attention", "full_attention")
     assert sum(terms(long.tally).values()) == long.total_bytes
+
+
+def test_what_the_allocator_holds_counts() -> None:
+    """MLX-LM's windows hold a prompt's last chunk while it runs: lengths are fitted to that, not to what is left of it."""
+    engine, model = find_engine("mlx-lm"), preset_model("gemma-3-1b")
+    found = fit(engine, model, Request(), Memory(2**28), TOKENS)
+    now, then = (engine.allocate(model, Request(tokens=tokens)) for tokens in (found.tokens, found.tokens + 1))
+    assert now.held_bytes is not None
+    assert then.held_bytes is not None
+    assert found.need_bytes == now.held_bytes <= 2**28 < then.held_bytes
