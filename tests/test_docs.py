@@ -50,9 +50,13 @@ def commands(page: Path) -> Iterator[Shown]:
             output, at = _output(lines, at)
             if (command := _kvcalc(line)) is not None:
                 yield Shown(page.name, at, command, output)
+        elif command := _typed(line) if fence == "sh" or (not fence and line.startswith("    ")) else None:
+            yield Shown(page.name, at + 1, command, ())
         elif not fence:
             for inline in re.findall(r"`(kvcalc [^`]+)`", line):
-                if not PLACEHOLDER.search(inline) and "…" not in inline:
+                if " " not in inline.removeprefix("kvcalc "):
+                    yield Shown(page.name, at + 1, f"{inline} --help", ())  # a verb's name in a sentence
+                elif not PLACEHOLDER.search(inline) and "…" not in inline:
                     yield Shown(page.name, at + 1, inline, ())
         at += 1
 
@@ -73,6 +77,11 @@ def _kvcalc(line: str) -> str | None:
     """``$ pip install . && .venv/bin/kvcalc estimate`` → ``kvcalc estimate``."""
     match = re.search(r"(?:^\$ |[/ ])(kvcalc [^|&>]+)$", line)
     return match[1] if match else None
+
+
+def _typed(line: str) -> str | None:
+    """A command of a block without prompts."""
+    return line.strip() if line.strip().startswith("kvcalc ") else None
 
 
 SHOWN = [shown for page in PAGES if page.name not in GENERATED for shown in commands(page)]
@@ -117,6 +126,17 @@ def test_a_command_runs_and_prints_what_the_page_says(shown: Shown, cli: Cli, in
 @pytest.mark.usefixtures("in_a_copy")
 def test_a_slow_command_runs(shown: Shown, cli: Cli) -> None:
     runs_as_written(shown, cli)
+
+
+def python_blocks() -> list[str]:
+    """The Python that the pages show."""
+    block = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    return [code for page in PAGES for code in block.findall(page.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("code", python_blocks())
+def test_python_on_a_page_runs(code: str, in_a_copy: Path) -> None:
+    exec(compile(code, "a page", "exec"), {})
 
 
 def test_the_reference_is_what_the_program_says() -> None:
