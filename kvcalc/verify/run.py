@@ -21,9 +21,9 @@ from kvcalc.verify.controls import controls_of, scale_control
 from kvcalc.verify.device import check_types, describe, free_memory, pick_device, usable_types
 from kvcalc.verify.inputs import Inputs
 from kvcalc.verify.layouts import ConcatLayout, Layout, PagedLayout, StaticLayout
-from kvcalc.verify.memory import check_memory, most_layers, needed_bytes
+from kvcalc.verify.memory import check_memory, most_layers, needed_bytes, work_bytes
 from kvcalc.verify.parts.base import Context
-from kvcalc.verify.parts.recurrent import MOST_TOKENS
+from kvcalc.verify.parts.recurrent import MOST_STEPS
 from kvcalc.verify.plan import (
     ALL_UP_TO,
     PROBE_BYTES,
@@ -57,6 +57,8 @@ PART_KINDS = {
 CACHES = ("all", *LAYOUTS, "quantized", *PART_KINDS)
 CAPACITY_STEP = 64
 SMALL_TOKENS = 4096
+MOST_SEQUENCES = 1024
+MOST_TOKENS = 2**24
 QUANTIZED_POSITIONS = 32  # checked outputs of each pair of quantised types
 
 
@@ -159,7 +161,7 @@ def make_plan(model: Model, request: Request, settings: Settings) -> Plan:
     layers = _of_kinds(counted_layers(model, request), kinds, model.name)
     tokens, notes = _tokens(request, layers)
     request = request if request.lengths else request.at(tokens)
-    lengths = request.lengths or (tokens,) * request.batch_size
+    lengths = _lengths(request, tokens)
     types, _ = resolve_types(model, request)
     plain = {types.k.name, types.v.name} <= set(PLAIN)
     pairs = _pairs(device) if quantized and plain else ()
@@ -179,17 +181,28 @@ def make_plan(model: Model, request: Request, settings: Settings) -> Plan:
         settings,
         device,
         types,
-        tuple(lengths),
+        lengths,
         (),
         counts,
         layouts,
         pairs,
         prompt,
         capacity,
-        tuple(steps_of(lengths, prompt, settings.chunks)),
+        (),
         tuple(notes),
     )
-    return _with_layers(plan)
+    return replace(_with_layers(plan), steps=tuple(steps_of(lengths, prompt, settings.chunks)))
+
+
+def _lengths(request: Request, tokens: int) -> tuple[int, ...]:
+    """Every sequence's length. Raises UsageError beyond what a run can step through."""
+    sequences = len(request.lengths) or request.batch_size
+    if sequences > MOST_SEQUENCES or tokens > MOST_TOKENS:
+        raise UsageError(
+            f"verify can't run {sequences:,} sequences of {tokens:,} tokens",
+            fix=f"give at most {MOST_SEQUENCES:,} sequences and {MOST_TOKENS:,} tokens",
+        )
+    return request.lengths or (tokens,) * sequences
 
 
 def _wanted(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
@@ -214,14 +227,14 @@ def _of_kinds(layers: tuple[Layer, ...], kinds: Sequence[str], name: str) -> tup
 
 
 def _tokens(request: Request, layers: tuple[Layer, ...]) -> tuple[int, list[str]]:
-    tokens = request.tokens or max(request.lengths, default=0) or default_tokens(layers)
+    tokens = max(request.lengths, default=0) or request.tokens or default_tokens(layers)
     notes = []
     windows = [edge for edge in edges_of(layers) if edge >= tokens]
     if windows:
         sizes = ", ".join(f"{window:,}" for window in windows)
         notes.append(f"{tokens:,} tokens don't reach a window of {sizes}: give --tokens {max(windows) + 32} to pass it")
-    if tokens > MOST_TOKENS and any(part.kind == "recurrent" for layer in layers for part in layer):
-        notes.append(f"states don't depend on the length: recurrent layers run {MOST_TOKENS} positions of {tokens:,}")
+    if tokens > MOST_STEPS and any(part.kind == "recurrent" for layer in layers for part in layer):
+        notes.append(f"states don't depend on the length: recurrent layers run {MOST_STEPS} positions of {tokens:,}")
     return tokens, notes
 
 
@@ -240,7 +253,8 @@ def _with_layers(plan: Plan) -> Plan:
         some = tuple(chosen.layer for chosen in choose_layers(layers, each))
         request = replace(plan.request, lengths=tuple(min(length, tokens) for length in plan.request.lengths)).at(tokens)
         sized = [replace_capacity(layout, plan, tokens) for layout in layouts]
-        return needed_bytes(replace(plan.model, layers=some), request, sized)
+        work = work_bytes(some, len(plan.lengths))
+        return needed_bytes(replace(plan.model, layers=some), request, sized) + work
 
     tokens, each, notes = max(plan.lengths), plan.settings.layers, plan.notes
     if each is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcalc.core.layers import FullAttention, NoCache, Shared, SlidingAttention
+from kvcalc.core.layers import Conv, FullAttention, LatentAttention, Layer, NoCache, Recurrent, Shared, SlidingAttention, State
 from kvcalc.core.model import Request
 from kvcalc.errors import DeviceError, DtypeError, UsageError
 from kvcalc.verify import run as run_module
@@ -159,6 +160,25 @@ def test_a_run_is_refused_before_it_allocates(monkeypatch: pytest.MonkeyPatch) -
         run((FullAttention(8, 128, 128, 32),), tokens=2**20, layers=1)
     plan = make_plan(model_of(*[FULL] * 4), Request(tokens=2**18), Settings(device="cpu"))
     assert len(plan.chosen) == 4
+
+
+@pytest.mark.parametrize("request_", [{"tokens": 2**40}, {"batch_size": 2**40}, {"lengths": (1,) * 2000}])
+def test_what_no_run_could_step_through_is_refused_at_once(request_: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="can't run"):
+        make_plan(model_of(LAYERS["mamba"]), Request(**request_), Settings(device="cpu"))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        (FullAttention(1, 64, 64, 2**36),),
+        (LatentAttention(2**16, 64, 2**16, 128, 128),),
+        (Recurrent("mamba2", (Conv(2**36, 4),), (State((2**20, 2**10, 8)),)),),
+    ],
+)
+def test_a_model_of_absurd_sizes_is_refused_before_it_allocates(layer: Layer) -> None:
+    with pytest.raises(DeviceError, match="are free"):
+        make_plan(model_of(layer), Request(tokens=4), Settings(device="cpu", layers=1))
 
 
 def test_as_many_layers_as_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Layers with a state instead of a cache: the step form, which holds state and convolution window, against the whole sequence.
 
-What such a layer holds doesn't depend on the length, so at most ``MOST_TOKENS`` positions are run.
+What such a layer holds doesn't depend on the length, so at most ``MOST_STEPS`` positions are run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kvcalc.verify.recurrences.base import Draw, Rule
 from kvcalc.verify.results import Measure
 from kvcalc.verify.tolerance import UNITS
 
-MOST_TOKENS = 256
+MOST_STEPS = 128
 MOST_OUTPUTS = 16  # checked positions a sequence
 
 
@@ -52,7 +52,7 @@ class RecurrentProof:
 
     def tokens(self, sequence: int) -> int:
         """How many positions are run."""
-        return min(self.context.lengths[sequence], MOST_TOKENS)
+        return min(self.context.lengths[sequence], MOST_STEPS)
 
     def rows(self, draw: Draw, sequence: int) -> Rows:
         """One input's numbers, before they are moved into its range."""

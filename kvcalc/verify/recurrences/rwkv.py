@@ -146,7 +146,7 @@ class Rwkv4(TokenShift):
         mixed = shift_step(x, states[0])
         above, below, top = states[1].float()
         k, v = mixed["k"], mixed["v"]
-        output = _average(above, below, top, x["u"] + k, v)
+        output = _weighted(above, below, top, x["u"] + k, v)
         largest = torch.maximum(top + x["log_decay"], k)
         old, new = torch.exp(top + x["log_decay"] - largest), torch.exp(k - largest)
         states[1].copy_(torch.stack((old * above + new * v, old * below + new, largest)))
@@ -156,12 +156,7 @@ class Rwkv4(TokenShift):
         """For each token a softmax over all before it, decayed, and itself with the bonus."""
         mixed, tokens = shift_all(x), len(x["x"])
         steps = torch.arange(tokens, device=x["x"].device)
-        age = (steps[:, None] - steps[None, :] - 1).to(x["x"].dtype)[:, :, None]
-        exponent = x["log_decay"] * age + mixed["k"][None]
-        same = (age == -1).squeeze(2)
-        exponent[same] = x["u"] + mixed["k"]
-        weights = exponent.masked_fill((steps[None, :] > steps[:, None])[:, :, None], -torch.inf).softmax(1)
-        average = (weights * mixed["v"][None]).sum(1)
+        average = torch.stack([self._average(mixed, x, steps[: t + 1]) for t in range(tokens)])
         outputs = average * torch.sigmoid(mixed["r"])
         # each exponent is made in up to t steps of a maximum of size ≤ 2·LIMIT + t/2; weights err by twice that
         exponent_error = (steps + 8).to(x["x"].dtype) * (4 * LIMIT + tokens / 2) * UNIT + (steps + 1) * (
@@ -171,8 +166,14 @@ class Rwkv4(TokenShift):
         channel = torch.full_like(mixed["channel"], gamma(4) * 3 * LIMIT)
         return torch.cat((outputs, mixed["channel"]), dim=1), torch.cat((tolerance, channel), dim=1)
 
+    def _average(self, mixed: dict[str, Tensor], x: Given, steps: Tensor) -> Tensor:
+        age = (len(steps) - 2 - steps[:-1]).to(x["x"].dtype)[:, None]
+        before = x["log_decay"] * age + mixed["k"][: len(steps) - 1]
+        exponent = torch.cat((before, (x["u"] + mixed["k"][len(steps) - 1])[None]))
+        return (exponent.softmax(0) * mixed["v"][: len(steps)]).sum(0)
 
-def _average(above: Tensor, below: Tensor, top: Tensor, exponent: Tensor, v: Tensor) -> Tensor:
+
+def _weighted(above: Tensor, below: Tensor, top: Tensor, exponent: Tensor, v: Tensor) -> Tensor:
     largest = torch.maximum(top, exponent)
     old, new = torch.exp(top - largest), torch.exp(exponent - largest)
     return (old * above + new * v) / (old * below + new)
