@@ -164,6 +164,12 @@ def every_fourth_full(fields: Fields, num_layers: int) -> list[str]:  # noqa: AR
     return kinds if FULL in kinds else [*kinds[:-1], FULL]
 
 
+def listed_or_all_full(key: str) -> Pattern:
+    """The layers that the list ``key`` names are full, the others recurrent; all are full where it is null (LFM2)."""
+    listed = listed_indices(key, FULL, LINEAR)
+    return lambda fields, num_layers: [FULL] * num_layers if fields.raw(key) is None else listed(fields, num_layers)
+
+
 def period_and_offset(fields: Fields, num_layers: int) -> list[str]:
     """Jamba: attention where i % attn_layer_period equals attn_layer_offset, Mamba else."""
     period, offset = fields.int("attn_layer_period"), fields.int("attn_layer_offset", minimum=0)

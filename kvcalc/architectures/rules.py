@@ -264,8 +264,9 @@ def hashed_states(fields: Fields) -> tuple[Layer, ...]:
 
 def vision_cross(fields: Fields) -> tuple[Layer, ...]:
     """Llama 3.2 Vision: the listed layers hold the image's keys and values, and none of the text's."""
-    listed = set(fields.ints("cross_attention_layers") or ())
-    return tuple((parts.cross if index in listed else parts.full)(fields, index) for index in range(depth(fields)))
+    count, named = depth(fields), fields.ints("cross_attention_layers")
+    listed = set(range(3, 40, 5) if named is None else named)  # the class's own: 3, 8 … 38
+    return tuple((parts.cross if index in listed else parts.full)(fields, index) for index in range(count))
 
 
 def letter_pattern(fields: Fields) -> tuple[Layer, ...]:
@@ -284,7 +285,7 @@ def two_widths(fields: Fields) -> tuple[Layer, ...]:
     """MiMo-V2: K and V of different width; windowed layers have their own head count."""
     kinds = patterns.or_named(_mimo_pattern)(fields, depth(fields))
     v_width = fields.int_of(("v_head_dim", "head_dim"))
-    swa_heads = fields.int_of(("swa_num_key_value_heads", "num_kv_heads"))
+    swa_heads = fields.int("swa_num_key_value_heads", 2 * fields.int("num_kv_heads"))
     swa_k, swa_v = fields.int_of(("swa_head_dim", "head_dim")), fields.int("swa_v_head_dim", v_width)
     heads = parts.known_heads(fields)
     full = (FullAttention(fields.int("num_kv_heads"), parts.head_width(fields), v_width, heads),)
@@ -293,6 +294,8 @@ def two_widths(fields: Fields) -> tuple[Layer, ...]:
 
 
 def _mimo_pattern(fields: Fields, num_layers: int) -> list[str]:
+    if fields.raw("hybrid_layer_pattern") is None:
+        return [SLIDING if index and (index + 1) % 6 else FULL for index in range(num_layers)]
     marks = fields.per_layer("hybrid_layer_pattern", num_layers, 0)
     return [SLIDING if mark else FULL for mark in marks]
 

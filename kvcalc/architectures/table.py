@@ -246,9 +246,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), DELTA_HYBRID),
     **dict.fromkeys(
         ("lfm2", "lfm2_moe"),
-        Architecture(rules.hybrid(patterns.listed_indices("full_attn_idxs", FULL, LINEAR), parts.short_conv)),
+        Architecture(rules.hybrid(patterns.listed_or_all_full("full_attn_idxs"), parts.short_conv)),
     ),
-    "minimax": Architecture(rules.hybrid(patterns.every_nth(FULL, LINEAR, "_period", 2), parts.lightning)),
+    "minimax": Architecture(rules.hybrid(patterns.every_nth(FULL, LINEAR, "_period", 2, offset=0), parts.lightning)),
     "recurrent_gemma": Architecture(
         rules.decoder(patterns.repeated_blocks, {LINEAR: parts.rg_lru}), {"sliding_window": ("attention_window_size",)}
     ),

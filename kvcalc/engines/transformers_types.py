@@ -59,6 +59,17 @@ def convolution_everywhere(case: Case, layers: tuple[Layer, ...]) -> tuple[Layer
     return tuple(layer if isinstance(layer[0], Recurrent) else (*layer, conv) for layer in layers)
 
 
+def one_wider(case: Case, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """MiMo-V2's class reads ``sliding_window_size`` as the tokens before the newest: its window is one wider."""
+    size = case.model.fields.int_or_none("sliding_window_size")
+    if size is None:
+        return layers
+    return tuple(
+        tuple(replace(part, window=size + 1) if isinstance(part, SlidingAttention) else part for part in layer)
+        for layer in layers
+    )
+
+
 def every_layer_slides(case: Case, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     """Qwen2-MoE named no layer kinds in older releases: with ``use_sliding_window`` the cache slid in every layer."""
     window = case.model.fields.int_or_none("sliding_window")
@@ -173,6 +184,7 @@ QUIRKS: dict[str, tuple[Quirk, ...]] = {
     "ctrl": (Quirk(slabs=float32_keys, until="model_type_keys"),),
     "lfm2": (Quirk(layers=convolution_everywhere, until="lean_hybrids"),),
     **dict.fromkeys(("gemma3n", "gemma3n_text"), (Quirk(shared=kept_for_sharing, until="windows_alone"),)),
+    "mimo_v2_flash": (Quirk(layers=one_wider, note="MiMo-V2's window is sliding_window_size + 1 here"),),
     "qwen2_moe": (Quirk(layers=every_layer_slides, until="named_layers"),),
     "recurrent_gemma": (Quirk(slabs=whole_windows, until="growing_windows"),),
     "cpmant": (Quirk(slabs=prompt_rows, note="CPM-Ant caches its learned prompt rows before the tokens"),),

@@ -208,7 +208,8 @@ def fill(model: Any, config: Any, ask: Ask, device: str, cache: Any = None) -> A
     if ask.tokens - prompt > _MOST_STEPS:
         raise EngineError(f"more than {_MOST_STEPS:,} single steps", "-o prompt-tokens")
     given: dict[str, Any] = {"use_cache": True}
-    argument = next((name for name in _ARGUMENTS if name in parameters and (name != "cache" or _has_cache_argument())), "")
+    newest = "cache" if _has_cache_argument() else "past_key_values"
+    argument = next((name for name in _ARGUMENTS if name in parameters and (name != "cache" or newest == "cache")), newest)
     if ask.max_cache_len is not None:
         cache = _static_cache(config, ask)
     if cache is not None:
@@ -220,7 +221,7 @@ def fill(model: Any, config: Any, ask: Ask, device: str, cache: Any = None) -> A
             cache = next((found for name in _OUTPUTS if (found := getattr(out, name, None)) is not None), given.get(argument))
             if cache is None:
                 own = _own_cache(model, config, ask, device)
-                return fill(model, config, ask, device, own) if own is not None and argument else None
+                return fill(model, config, ask, device, own) if own is not None else None
             given[argument] = cache
     return cache
 

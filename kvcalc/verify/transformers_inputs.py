@@ -29,7 +29,9 @@ def inputs_of(
         return {"input_ids": ids}
     width = encoder_width(config)
     hidden = torch.zeros((batch, encoder_tokens or 8, width), dtype=dtype, device=device)
-    return {"decoder_input_ids": ids, "encoder_outputs": _encoded(hidden)}
+    own = config.get_text_config(decoder=True)
+    narrow = torch.zeros((batch, hidden.shape[1], int(getattr(own, "d_model", 0) or own.hidden_size)), dtype=dtype, device=device)
+    return {"decoder_input_ids": ids, "encoder_outputs": _encoded(hidden, narrow)}
 
 
 def takes_encoder(config: Any, parameters: Mapping[str, object]) -> bool:
@@ -37,13 +39,13 @@ def takes_encoder(config: Any, parameters: Mapping[str, object]) -> bool:
     return bool(getattr(config, "is_encoder_decoder", False)) or {"decoder_input_ids", "encoder_outputs"} <= set(parameters)
 
 
-def _encoded(hidden: Any) -> Any:
-    from transformers.modeling_outputs import BaseModelOutput
+def _encoded(hidden: Any, pooled: Any) -> Any:
+    from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-    class Encoded(BaseModelOutput):
+    class Encoded(BaseModelOutputWithPooling):
         attention_mask = None
 
-    return Encoded(last_hidden_state=hidden)
+    return Encoded(last_hidden_state=hidden, pooler_output=pooled)
 
 
 def encoder_width(config: Any) -> int:
