@@ -9,6 +9,8 @@ TEXT_CONFIGS     model type -> (key of the nested text decoder, its model type w
 TEXT_FIXED       parents whose nested class is fixed: a model_type inside the nested object is not read
 TEXT_INIT        parent -> what the nested object holds when the file leaves it out or null (an empty one has the class's own)
 OLDER_DEFAULTS   model type -> key -> default, where transformers 4.57.6 declared another
+OLDER_TYPES      those of these model types that a file may name at its top for transformers 4.57.6
+KINDS_BY_CLASS   model types whose class names its layers' kinds; the cache of every other reads them off sliding_window
 """
 
 from __future__ import annotations
@@ -771,6 +773,14 @@ OLDER_DEFAULTS: Mapping[str, Mapping[str, Any]] = Rows(
         "gpt_neo": '{"attention_types": [[["global", "local"], 12]]}',
         "granite_speech_encoder": '{"dim_head": 128}',
     }
+)
+
+OLDER_TYPES: frozenset[str] = frozenset(
+    "apertus arcee aria aria_text aya_vision bamba bark bart bert bert-generation big_bird bigbird_pegasus biogpt bitnet blenderbot blenderbot-small blip blip-2 bloom blt camembert chameleon codegen cohere cohere2 cohere2_vision cpmant csm ctrl data2vec-text dbrx deepseek_v2 deepseek_v3 deepseek_vl deepseek_vl_hybrid dia diffllama doge dots1 electra emu3 encoder-decoder ernie ernie4_5 ernie4_5_moe evolla exaone4 falcon falcon_h1 falcon_mamba fastspeech2_conformer fastspeech2_conformer_with_hifigan flex_olmo florence2 fsmt fuyu gemma gemma2 gemma3 gemma3_text gemma3n gemma3n_text git glm glm4 glm4_moe glm4v glm4v_moe glm4v_moe_text glm4v_text got_ocr2 gpt-sw3 gpt2 gpt_bigcode gpt_neo gpt_neox gpt_neox_japanese gpt_oss gptj granite granite_speech granitemoe granitemoehybrid granitemoeshared helium hunyuan_v1_dense hunyuan_v1_moe idefics idefics2 idefics3 instructblip instructblipvideo internvl jamba janus jetmoe kosmos-2 kosmos-2.5 kyutai_speech_to_text led lfm2 lfm2_vl llama llama4 llama4_text llava llava_next llava_next_video llava_onevision longcat_flash longt5 m2m_100 mamba mamba2 marian mbart megatron-bert minimax ministral mistral mistral3 mixtral mllama modernbert-decoder moonshine moshi mpt mt5 musicgen musicgen_melody mvp nemotron nllb-moe olmo olmo2 olmo3 olmoe openai-gpt opt ovis2 paligemma parakeet_encoder pegasus pegasus_x perception_lm persimmon phi phi3 phi4_multimodal phimoe pix2struct plbart pop2piano prophetnet qwen2 qwen2_5_omni qwen2_5_vl qwen2_5_vl_text qwen2_audio qwen2_moe qwen2_vl qwen2_vl_text qwen3 qwen3_moe qwen3_next qwen3_omni_moe qwen3_vl qwen3_vl_moe qwen3_vl_moe_text qwen3_vl_text recurrent_gemma reformer rembert roberta roberta-prelayernorm roc_bert roformer rwkv seamless_m4t seamless_m4t_v2 seed_oss shieldgemma2 smollm3 smolvlm speech-encoder-decoder speech_to_text speecht5 stablelm starcoder2 switch_transformers t5 t5gemma trocr udop umt5 vaultgemma video_llava vipllava vision-encoder-decoder vits voxtral whisper xglm xlm xlm-roberta xlm-roberta-xl xlnet xlstm xmod zamba zamba2".split()
+)
+
+KINDS_BY_CLASS: frozenset[str] = frozenset(
+    "afmoe axk2 bailing_hybrid bamba beam cohere2 cohere2_moe cohere_compass_text cwm deepseek_v32 deepseek_v4 diffusion_gemma_text dory dots1 dots3_note_text exaone4 exaone_moe falcon_h1 falcon_mamba flint gemma2 gemma3_text gemma3n_text gemma4_text gemma4_unified_text glm5_next_text glm_moe_dsa gpt_oss granite_swa granitemoe_swa granitemoehybrid hy_v4 hy_v4_vl_text inkling2_loop_text inkling2_text inkling_text jamba kimi_linear kolibri1 laguna lara_mini lfm2 lfm3 llama4_text mamba mamba2 mellum mimo_v2_flash minimax minimax_m3_vl_text ministral mistral_large4_text modernbert-decoder muse_glimmer_text muse_spark_text nemotron_h olmo3 olmo_hybrid qwen2 qwen2_5_omni_talker qwen2_5_omni_text qwen2_5_vl_text qwen2_moe qwen2_vl_text qwen3 qwen3_5_moe_text qwen3_5_text qwen3_next qwen4_exp_text recurrent_gemma smollm3 step3p5 t5_gemma_module t5gemma2_decoder unlimited_ocr_text vaultgemma zamba zamba2 zaya".split()
 )
 
 # Every key of CLASS_DEFAULTS' rows.

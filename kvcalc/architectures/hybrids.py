@@ -129,12 +129,12 @@ def key_index(fields: Fields, index: int = 0) -> Layer:
 
 
 def ngram_states(rule: Rule) -> Rule:
-    """Qwen4-Exp: the layers of ``ple_layer_ids`` keep a dilated convolution's columns and the last token ids besides."""
+    """Qwen4-Exp: layers of ``ple_layer_ids`` (counted from 1) keep a dilated convolution's columns and the last token ids."""
 
     def with_ngrams(fields: Fields) -> tuple[Layer, ...]:
         chosen = set(fields.ints("ple_layer_ids") or ())
         layers = rule(fields)
-        return tuple((*layer, _ngrams(fields)) if index in chosen else layer for index, layer in enumerate(layers))
+        return tuple((*layer, _ngrams(fields)) if index in chosen else layer for index, layer in enumerate(layers, 1))
 
     return with_ngrams
 

@@ -209,7 +209,7 @@ LIBRARY_ROWS: dict[str, Architecture] = {
     "trocr": Architecture(encoders.crossed_if_added(rules.decoder()), DECODER_ALIASES),
     "canary_decoder": Architecture(encoders.crossed(rules.decoder())),
     "dia_decoder": Architecture(encoders.own_cross_heads(rules.decoder())),
-    "musicgen_decoder": CROSS_IF_ADDED,
+    **dict.fromkeys(("gpt2", "gpt-sw3", "xglm", "musicgen_decoder"), CROSS_IF_ADDED),
     "musicgen_melody_decoder": PLAIN,
     "musicgen": Architecture(encoders.crossed(rules.decoder()), over_nested=True, defaults="musicgen_decoder"),
     "pix2struct_text_model": Architecture(encoders.crossed(rules.decoder()), DECODER_ALIASES),

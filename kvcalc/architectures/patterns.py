@@ -79,6 +79,21 @@ def windowed_every_nth(key: str, default: int, offset: int = 1) -> Pattern:
     return chosen
 
 
+def windowed_letters(key: str, default: int) -> Pattern:
+    """The same, where ``key`` may also be a word of letters that repeats: L slides, G sees everything (EXAONE 4)."""
+    by_number = windowed_every_nth(key, default)
+
+    def chosen(fields: Fields, num_layers: int) -> list[str]:
+        if not isinstance(fields.raw(key), str):
+            return by_number(fields, num_layers)
+        word = fields.text(key)
+        if not word or set(word) - {"L", "G"}:
+            raise ArchitectureError(f"{key}: {word[:40]!r} is not known", fields.at(key), "known letters: L and G")
+        return [SLIDING if word[index % len(word)] == "L" else FULL for index in range(num_layers)]
+
+    return chosen
+
+
 def upper_layers_slide(fields: Fields, num_layers: int) -> list[str]:
     """Qwen2 and its kin: with ``use_sliding_window``, the layers from ``max_window_layers`` on."""
     if not (fields.flag("use_sliding_window") and fields.int_or_none("sliding_window")):

@@ -57,8 +57,6 @@ PLAIN_TYPES = (
     "glm4v",
     "glm4v_text",
     "got_ocr2",
-    "gpt2",
-    "gpt-sw3",
     "gpt_neo",
     "gpt_neox",
     "gpt_neox_japanese",
@@ -79,7 +77,6 @@ PLAIN_TYPES = (
     "llava_next",
     "llava_onevision",
     "minimax_m2",
-    "ministral3",
     "mistral3",
     "nanochat",
     "nemotron",
@@ -100,7 +97,6 @@ PLAIN_TYPES = (
     "smolvlm",
     "stablelm",
     "voxtral",
-    "xglm",
     "exaone4_5",
     # remote code: one KV head a query head, or num_key_value_heads, of hidden_size // heads
     "aquila",
@@ -133,7 +129,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     **LIBRARY_ROWS,
     **dict.fromkeys(PLAIN_TYPES, PLAIN),
     # windows
-    **dict.fromkeys(("mistral", "mixtral", "ministral", "phi3", "phimoe", "starcoder2", "phi3_v"), WINDOWED),
+    **dict.fromkeys(("mistral", "mixtral", "ministral", "ministral3", "phi3", "phimoe", "starcoder2", "phi3_v"), WINDOWED),
     **dict.fromkeys(("qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "qwen3"), UPPER_SLIDE),
     "qwen3_moe": Architecture(rules.decoder(patterns.all_slide_if_used)),
     "qwen2_moe": Architecture(rules.decoder(patterns.even_layers_below_slide)),
@@ -145,7 +141,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     **dict.fromkeys(
         ("gemma3", "gemma3_text"),
         Architecture(
-            rules.decoder(patterns.windowed_every_nth("sliding_window_pattern", 6)),
+            rules.decoder(patterns.windowed_every_nth("sliding_window_pattern", 6), {SLIDING: parts.halved_sliding}),
             {"sliding_window_pattern": ("sliding_window_pattern", "_sliding_window_pattern")},
         ),
     ),
@@ -154,8 +150,9 @@ ARCHITECTURES: dict[str, Architecture] = {
         {"sliding_window_pattern": ("sliding_window_pattern", "_sliding_window_pattern")},
     ),
     **dict.fromkeys(
-        ("exaone4", "exaone4_5_text", "olmo3"), Architecture(rules.decoder(patterns.windowed_every_nth("_period", 4)))
+        ("exaone4", "exaone4_5_text"), Architecture(rules.decoder(patterns.windowed_letters("sliding_window_pattern", 4)))
     ),
+    "olmo3": Architecture(rules.decoder(patterns.windowed_every_nth("_period", 4))),
     **dict.fromkeys(
         ("gemma3n", "gemma3n_text"),
         Architecture(rules.sharing_last(rules.decoder(patterns.every_nth(FULL, SLIDING, "_period", 5)))),
@@ -164,7 +161,10 @@ ARCHITECTURES: dict[str, Architecture] = {
         ("gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"),
         Architecture(
             rules.sharing_last(
-                rules.decoder(patterns.last_is_full(patterns.every_nth(FULL, SLIDING, "_period", 6)), {FULL: rules.gemma4_full})
+                rules.decoder(
+                    patterns.last_is_full(patterns.every_nth(FULL, SLIDING, "_period", 6)),
+                    {FULL: rules.gemma4_full, SLIDING: parts.halved_sliding},
+                )
             )
         ),
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kvcalc.architectures.class_defaults import CLASS_DEFAULTS
+from kvcalc.architectures.class_defaults import CLASS_DEFAULTS, KINDS_BY_CLASS, OLDER_RELEASE, OLDER_TYPES
 from kvcalc.core.counting import Slab, Types, tally_layers
 from kvcalc.core.layers import LatentAttention, Layer, Part
 from kvcalc.core.model import LayerTally, Model, Request, Tally
@@ -16,7 +16,7 @@ from kvcalc.engines import transformers_quantized as quantized
 from kvcalc.engines.base import Engine, Option, counted_layers, resolve_request
 from kvcalc.engines.transformers_layers import Case
 from kvcalc.engines.transformers_releases import NEWEST, Release, find_release
-from kvcalc.engines.transformers_types import NO_STATIC, STATIC_LIMITS, Quirk, quirk_of
+from kvcalc.engines.transformers_types import NO_STATIC, STATIC_LIMITS, Quirk, by_window, quirk_of
 from kvcalc.errors import EngineError, UsageError
 
 CACHES = ("dynamic", "static", "quantized")
@@ -26,13 +26,14 @@ _QUANTIZED_OPTIONS = ("backend", "nbits", "q-group-size", "residual-length", "ax
 def allocate(model: Model, request: Request) -> Tally:
     """The tensors of the cache, layer by layer. Raises EngineError, UsageError, DtypeError, ConfigError."""
     release = find_release(str(request.options.get("release", NEWEST)))
+    _check_type(model, release)
     kind = str(request.options.get("cache", "dynamic"))
     request, types, resolved = resolve_request(model, _padded(request))
     _check_options(kind, request)
     types = _one_type(types, request)
     case, facts = _case(model, request, release, kind, types.model.name)
     quirk = quirk_of(model.model_type, release)
-    layers = quirk.layers(case, counted_layers(model, request))
+    layers = quirk.layers(case, by_window(case, counted_layers(model, request), model.model_type in KINDS_BY_CLASS))
     tally = _KINDS[kind](replace(case, model_type_states=quirk.model_type_states), quirk, layers, types, request)
     return replace(
         tally,
@@ -120,6 +121,13 @@ def check_static(case: Case, layers: tuple[Layer, ...]) -> None:
         raise EngineError(
             f"its position table ends at {limit:,}, before {capacity:,}", "-o max-cache-len", f"give {limit} or less"
         )
+
+
+def _check_type(model: Model, release: Release) -> None:
+    """Raises EngineError for a type that the older release doesn't have."""
+    named = model.metadata.get("model_type") if model.format == "hf" else None
+    if release.name == OLDER_RELEASE and named in CLASS_DEFAULTS and named not in OLDER_TYPES:
+        raise EngineError(f"transformers {release.name} has no model type {named!r}", "-o release", f"take {NEWEST}")
 
 
 def _type_warnings(model: Model, release: Release) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from kvcalc.architectures.class_defaults import CLASS_DEFAULTS
 from kvcalc.core.counting import Reach, Slab, Types, key_value, vectors
 from kvcalc.core.layers import Conv, FullAttention, Layer, Part, Recurrent, Shared, SlidingAttention
 from kvcalc.core.model import Array
@@ -50,6 +51,20 @@ def broadcast(case: Case, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
         tuple(replace(part, num_kv_heads=part.num_heads) if isinstance(part, FullAttention) else part for part in layer)
         for layer in layers
     )
+
+
+def by_window(case: Case, layers: tuple[Layer, ...], kinds_by_class: bool) -> tuple[Layer, ...]:
+    """Where neither the class nor the file names the layers' kinds, the cache slides in all of them once a window is set.
+
+    It does so for Llama too, whose attention reads no window (5.24.0 ``get_layer_types_and_kwargs``).
+    """
+    fields = case.model.fields
+    if case.model.format not in ("hf", "preset") or kinds_by_class or fields.raw("layer_types") is not None:
+        return layers
+    window = next((size for name in ("sliding_window", "attention_chunk_size") if (size := fields.int_or_none(name))), None)
+    if window is None or case.model.model_type not in CLASS_DEFAULTS:
+        return layers
+    return tuple(tuple(_sliding(part, window) for part in layer) for layer in layers)
 
 
 def convolution_everywhere(case: Case, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:

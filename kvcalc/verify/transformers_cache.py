@@ -32,7 +32,9 @@ _ENCODER_DECODERS = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "TEXT_TO_SPECTR
 _OUTPUTS = ("cache", "past_key_values", "cache_params", "state", "past_buckets_states", "mems")
 _ARGUMENTS = ("cache", "past_key_values", "cache_params", "past_buckets_states", "state")
 _PACKAGES = ("transformers", "optimum", "hqq", "collections")
+_TEXT_ENDINGS = ("ForCausalLM", "LMHeadModel", "TextModel")
 _MOST_STEPS = 4096
+_MOST_BYTES = 2**28  # of weights, where a model must be built with data after all
 # Lists of a cache object that hold a layer an entry, by release and class.
 _LISTS = frozenset(
     (
@@ -178,11 +180,7 @@ def measure(config: Any, ask: Ask, device: str = "meta") -> Weighed:
     problems = []
     with quiet():
         settle(config)
-        candidates = [(config, found) for found in model_classes(config)]
-        nested = config.get_text_config(decoder=True)
-        if type(nested) is not type(config):
-            candidates += [(nested, found) for found in model_classes(nested)]
-        for chosen, model_class in candidates:
+        for chosen, model_class in _candidates(config):
             try:
                 return _measured(chosen, model_class, ask, device)
             except Exception as problem:  # noqa: BLE001 - any failure of the library's code means: the next class
@@ -190,8 +188,41 @@ def measure(config: Any, ask: Ask, device: str = "meta") -> Weighed:
     raise EngineError(f"transformers can't run this config: {'; '.join(problems[:2]) or 'it has no class to generate with'}")
 
 
+def _candidates(config: Any) -> Iterator[tuple[Any, Any]]:
+    """(config, class), likeliest first: the whole model, its thinker, its text decoder alone."""
+    for found in model_classes(config):
+        yield config, found
+    for part in (getattr(config, "thinker_config", None), config.get_text_config(decoder=True)):
+        if part is not None and type(part) is not type(config):
+            for found in dict.fromkeys((*model_classes(part), *_text_classes(config, part))):
+                yield part, found
+
+
+def _text_classes(config: Any, nested: Any) -> list[Any]:
+    """Text decoders that a composite's own module has, outside the library's mappings."""
+    package, _, name = type(config).__module__.rpartition(".configuration_")
+    found = []
+    for module_name in (f"{package}.modeling_{name}", f"{package}.modeling_{name}_text"):
+        try:
+            module = import_module(module_name)
+        except ImportError:
+            continue
+        found += [item for key, item in vars(module).items() if key.endswith(_TEXT_ENDINGS) and isinstance(item, type)]
+    return [item for item in found if getattr(item, "config_class", None) is type(nested)]
+
+
 def _measured(config: Any, model_class: Any, ask: Ask, device: str) -> Weighed:
     model = build(config, model_class, ask.dtype, device)
+    try:
+        return _run(model, config, model_class, ask, device)
+    except (NotImplementedError, KeyError):  # code that reads numbers out of a tensor: a small model can have them
+        weights = sum(item.numel() * item.element_size() for item in model.parameters())
+        if device != "meta" or weights > _MOST_BYTES:
+            raise
+        return _run(build(config, model_class, ask.dtype, "cpu"), config, model_class, ask, "cpu")
+
+
+def _run(model: Any, config: Any, model_class: Any, ask: Ask, device: str) -> Weighed:
     with yes_to_everything():
         cache = fill(model, config, ask, device)
     if cache is None:
@@ -337,7 +368,7 @@ def _layer_of(path: str) -> int | None:
 
 
 def _first_line(problem: BaseException) -> str:
-    return f"{type(problem).__name__}: {problem}".strip().splitlines()[0][:160]
+    return " ".join(f"{type(problem).__name__}: {problem}".split())[:240]
 
 
 __all__ = ["Ask", "Weighed", "config_of", "encoder_width", "measure", "model_classes", "weigh"]

@@ -21,17 +21,17 @@ def inputs_of(
     """The arguments of one step of ``tokens`` tokens."""
     import torch
 
-    feed = FEEDS.get(config.model_type)
-    if feed is not None:
-        return feed(config, batch, tokens, device, dtype)
+    feed, encodes = FEEDS.get(config.model_type), takes_encoder(config, parameters)
     ids = torch.zeros((batch, tokens), dtype=torch.long, device=device)
-    if not takes_encoder(config, parameters):
-        return {"input_ids": ids}
+    own_ids = {"decoder_input_ids" if encodes else "input_ids": ids}
+    given = own_ids if feed is None else feed(config, batch, tokens, device, dtype)
+    if not encodes:
+        return given
     width = encoder_width(config)
     hidden = torch.zeros((batch, encoder_tokens or 8, width), dtype=dtype, device=device)
     own = config.get_text_config(decoder=True)
     narrow = torch.zeros((batch, hidden.shape[1], int(getattr(own, "d_model", 0) or own.hidden_size)), dtype=dtype, device=device)
-    return {"decoder_input_ids": ids, "encoder_outputs": _encoded(hidden, narrow)}
+    return {**given, "encoder_outputs": _encoded(hidden, narrow)}
 
 
 def takes_encoder(config: Any, parameters: Mapping[str, object]) -> bool:
@@ -44,13 +44,14 @@ def _encoded(hidden: Any, pooled: Any) -> Any:
 
     class Encoded(BaseModelOutputWithPooling):
         attention_mask = None
+        router_logits = None
 
     return Encoded(last_hidden_state=hidden, pooler_output=pooled)
 
 
 def encoder_width(config: Any) -> int:
     """Features of the encoder's output."""
-    for name in ("encoder_config", "encoder", "audio_encoder", "text_encoder", "audio_config", "vision_config"):
+    for name in ("encoder_config", "encoder", "text_encoder", "audio_encoder", "audio_config", "vision_config"):
         nested = getattr(config, name, None)
         if nested is None or isinstance(nested, int | str | dict):
             continue
@@ -81,6 +82,47 @@ def _codebooks(key: str, extra: int = 0) -> Feed:
     return feed
 
 
+def _flat_codebooks(config: Any, batch: int, tokens: int, device: str, dtype: Any) -> Inputs:  # noqa: ARG001 - a feed
+    """Every codebook a row of the batch (MusicGen)."""
+    import torch
+
+    rows = batch * int(config.get_text_config(decoder=True).num_codebooks)
+    return {"decoder_input_ids": torch.zeros((rows, tokens), dtype=torch.long, device=device)}
+
+
+def _channels(config: Any, batch: int, tokens: int, device: str, dtype: Any) -> Inputs:  # noqa: ARG001 - a feed
+    """A column a channel (Dia)."""
+    import torch
+
+    shape = (batch, tokens, int(config.decoder_config.num_channels))
+    return {"decoder_input_ids": torch.zeros(shape, dtype=torch.long, device=device)}
+
+
+def _seen(config: Any, batch: int, tokens: int, device: str, dtype: Any) -> Inputs:
+    """An image's features, and which tokens see them (IDEFICS)."""
+    import torch
+
+    return {
+        "input_ids": torch.zeros((batch, tokens), dtype=torch.long, device=device),
+        "image_encoder_embeddings": torch.zeros((batch, 1, 4, int(config.vision_config.embed_dim)), dtype=dtype, device=device),
+        "image_attention_mask": torch.ones((batch, tokens, 1), dtype=torch.long, device=device),
+    }
+
+
+def _timed(config: Any, batch: int, tokens: int, device: str, dtype: Any) -> Inputs:
+    """The delay's embedding besides (Voxtral Realtime)."""
+    import torch
+
+    condition = torch.zeros((1, int(config.hidden_size)), dtype=dtype, device=device)
+    return {"input_ids": torch.zeros((batch, tokens), dtype=torch.long, device=device), "t_cond": condition}
+
+
+# Arguments instead of token ids; a model with an encoder gets that encoder's output besides.
 FEEDS: dict[str, Feed] = {
+    "dia": _channels,
+    "idefics": _seen,
     "kyutai_speech_to_text": _codebooks("num_codebooks", 1),
+    "musicgen": _flat_codebooks,
+    "musicgen_melody": _flat_codebooks,
+    "voxtral_realtime_text": _timed,
 }

@@ -89,6 +89,8 @@ TEXT_CONFIGS     model type -> (key of the nested text decoder, its model type w
 TEXT_FIXED       parents whose nested class is fixed: a model_type inside the nested object is not read
 TEXT_INIT        parent -> what the nested object holds when the file leaves it out or null (an empty one has the class's own)
 OLDER_DEFAULTS   model type -> key -> default, where transformers {older} declared another
+OLDER_TYPES      those of these model types that a file may name at its top for transformers {older}
+KINDS_BY_CLASS   model types whose class names its layers' kinds; the cache of every other reads them off sliding_window
 """
 
 from __future__ import annotations
@@ -236,6 +238,8 @@ def collect() -> dict[str, Any]:
     mapping = import_module("transformers.models.auto.configuration_auto").CONFIG_MAPPING
     transformers.logging.set_verbosity_error()
     tables: dict[str, Any] = {"release": transformers.__version__, "defaults": {}, "map": {}, "text": {}, "fixed": [], "init": {}}
+    tables["types"] = sorted(import_module("transformers.models.auto.configuration_auto").CONFIG_MAPPING_NAMES)
+    tables["kinds"] = [name for name, cls in config_classes().items() if names_kinds(cls)]
     for name, cls in config_classes().items():
         tables["defaults"][name] = row_of(cls)
         if cls.attribute_map:
@@ -245,6 +249,16 @@ def collect() -> dict[str, Any]:
         if key:
             add_text(tables, name, cls, nested[key])
     return tables
+
+
+def names_kinds(cls: Any) -> bool:
+    """Whether a config of this class says what kind each layer is, without being told."""
+    if any(isinstance(getattr(cls, name, None), property) for name in ("layer_types", "layers_block_type")):
+        return True
+    try:
+        return getattr(cls(), "layer_types", None) is not None
+    except Exception:
+        return "layer_types" in declared(cls)
 
 
 def add_text(tables: dict[str, Any], name: str, cls: Any, nested: tuple[str, str, Any, dict[str, object]]) -> None:
@@ -271,16 +285,16 @@ def differing(newer: dict[str, Any], older: dict[str, Any]) -> dict[str, dict[st
     return rows
 
 
-def standing() -> tuple[str, dict[str, Any]]:
-    """The older release and its rows as the file has them."""
+def standing() -> tuple[str, dict[str, Any], list[str]]:
+    """The older release, its rows and its types as the file has them."""
     names: dict[str, Any] = {}
     if TARGET.exists():
         sys.path.insert(0, str(ROOT))
         exec(compile(TARGET.read_text(), str(TARGET), "exec"), names)  # pure data, and possibly half of a package
-    return names.get("OLDER_RELEASE", ""), names.get("OLDER_DEFAULTS", {})
+    return names.get("OLDER_RELEASE", ""), names.get("OLDER_DEFAULTS", {}), sorted(names.get("OLDER_TYPES", ()))
 
 
-def render(tables: dict[str, Any], older: tuple[str, dict[str, Any]]) -> str:
+def render(tables: dict[str, Any], older: tuple[str, dict[str, Any], list[str]]) -> str:
     """The module's text."""
     parts = [HEAD.format(version=tables["release"], older=older[0])]
     parts.append(rows("CLASS_DEFAULTS", tables["defaults"]))
@@ -290,9 +304,16 @@ def render(tables: dict[str, Any], older: tuple[str, dict[str, Any]]) -> str:
     parts.append(f"TEXT_FIXED: frozenset[str] = frozenset({sorted(tables['fixed'])!r})\n")
     parts.append(rows("TEXT_INIT", tables["init"]))
     parts.append(rows("OLDER_DEFAULTS", older[1]))
+    parts.append(words_of("OLDER_TYPES", older[2]))
+    parts.append(words_of("KINDS_BY_CLASS", tables["kinds"]))
     keys = sorted({key for row in tables["defaults"].values() for key in row})
     parts.append(f"# Every key of CLASS_DEFAULTS' rows.\nDECLARED_KEYS: frozenset[str] = frozenset({' '.join(keys)!r}.split())\n")
     return formatted("\n".join(parts))
+
+
+def words_of(name: str, found: list[str]) -> str:
+    """A set of names, as words."""
+    return f"{name}: frozenset[str] = frozenset({' '.join(sorted(found))!r}.split())\n"
 
 
 def rows(name: str, found: dict[str, Any]) -> str:
@@ -327,7 +348,11 @@ def main() -> int:
     older = standing()
     if args.older:
         dump = json.loads(args.older.read_text())
-        older = dump["release"], differing(tables["defaults"], dump["defaults"])
+        older = (
+            dump["release"],
+            differing(tables["defaults"], dump["defaults"]),
+            sorted(set(dump["types"]) & set(tables["defaults"])),
+        )
     text = render(tables, older)
     if args.check:
         return int(TARGET.read_text() != text)
