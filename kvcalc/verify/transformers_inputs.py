@@ -42,11 +42,9 @@ def takes_encoder(config: Any, parameters: Mapping[str, object]) -> bool:
 def _encoded(hidden: Any, pooled: Any) -> Any:
     from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-    class Encoded(BaseModelOutputWithPooling):
-        attention_mask = None
-        router_logits = None
-
-    return Encoded(last_hidden_state=hidden, pooler_output=pooled)
+    # Made by a call: without the library at hand a type checker can't follow a base class.
+    encoded = type("Encoded", (BaseModelOutputWithPooling,), {"attention_mask": None, "router_logits": None})
+    return encoded(last_hidden_state=hidden, pooler_output=pooled)
 
 
 def encoder_width(config: Any) -> int:
