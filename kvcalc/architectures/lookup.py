@@ -39,9 +39,7 @@ def find_architecture(model_type: str, where: str = "") -> Architecture:
     """The row of ``model_type``. Raises ArchitectureError with its nearest relatives."""
     if model_type in ARCHITECTURES:
         return ARCHITECTURES[model_type]
-    reason = REFUSED.get(model_type) or REMOTE_REFUSED.get(model_type)
-    if reason:
-        raise ArchitectureError(f"model type {model_type} is not modelled: {reason}", where)
+    refuse(model_type, {**REMOTE_REFUSED, **REFUSED}, where)
     near = get_close_matches(model_type, ARCHITECTURES, n=4, cutoff=0.5)
     hint = f"nearest known types: {', '.join(near)}; " if near else ""
     raise ArchitectureError(
@@ -49,6 +47,15 @@ def find_architecture(model_type: str, where: str = "") -> Architecture:
         where,
         f"{hint}--assume TYPE counts it like one that is, marked as assumed",
     )
+
+
+def refuse(model_type: str, reasons: Mapping[str, str] = REFUSED, where: str = "") -> None:
+    """Nothing where ``model_type`` has no reason against it. Raises ArchitectureError with the reason.
+
+    By default the library's own types only: a composite among them is refused whatever decoder it holds.
+    """
+    if model_type in reasons:
+        raise ArchitectureError(f"model type {model_type} is not modelled: {reasons[model_type]}", where)
 
 
 def type_by_class(class_names: object) -> str | None:

@@ -16,6 +16,7 @@ from kvcalc.architectures.lookup import (
     neutral_fields,
     neutral_name,
     owning,
+    refuse,
     type_by_class,
     type_by_keys,
 )
@@ -106,6 +107,8 @@ def find_decoder(config: Mapping[str, object], where: str, assume: str = "") -> 
     """Follow text_config, llm_config, thinker_config … down to the decoder's own keys. Raises ArchitectureError."""
     decoder, owner = Decoder(_type_of(config), config, ""), ""
     for _ in range(_MAX_NESTING):
+        if not assume:
+            refuse(decoder.model_type, where=where)
         owner = owner or owning(decoder.model_type)
         key = nested_decoder(decoder.model_type, decoder.config)
         if key is None:

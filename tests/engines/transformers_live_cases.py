@@ -18,8 +18,24 @@ _DECODER = {"is_decoder": True}
 
 NEEDS: dict[str, Config] = {
     **dict.fromkeys(
-        ("bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert", "reformer")
-        + ("rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl"),
+        [
+            "bert",
+            "bert-generation",
+            "big_bird",
+            "camembert",
+            "data2vec-text",
+            "electra",
+            "ernie",
+            "megatron-bert",
+            "reformer",
+            "rembert",
+            "roberta",
+            "roberta-prelayernorm",
+            "roc_bert",
+            "roformer",
+            "xlm-roberta",
+            "xlm-roberta-xl",
+        ],
         _DECODER,
     ),
     "xmod": {**_DECODER, "default_language": "en_XX"},
@@ -29,7 +45,9 @@ NEEDS: dict[str, Config] = {
     "chameleon": {"vocabulary_map": {"<image>": 8711, "IMGIMGA": 5}},
     "emu3": {"vocabulary_map": {"<image>": 151667, "<|visual token 000001|>": 151854}},
     "cohere_compass_text": {
-        "rope_parameters": dict.fromkeys(("full_attention", "sliding_attention"), {"rope_type": "default", "rope_theta": 10000.0})
+        "rope_parameters": {
+            kind: {"rope_type": "default", "rope_theta": 10000.0} for kind in ("full_attention", "sliding_attention")
+        }
     },
     "dbrx": {"d_model": 1024, "n_heads": 8, "attn_config": {"kv_n_heads": 2, "rope_theta": 500000.0, "clip_qkv": 8.0}},
     "deepseek_ocr2": {"text_config": {"mlp_layer_types": ["dense"] * MOST_LAYERS}},
@@ -49,8 +67,13 @@ NEEDS: dict[str, Config] = {
     "lfm2_moe": {"layer_types": (["conv", "conv", "full_attention"] * 5)[:MOST_LAYERS]},
     "jetmoe": {"hidden_size": 256, "intermediate_size": 64, "vocab_size": 1000, "num_local_experts": 2, "num_hidden_layers": 3},
     "nllb-moe": {
-        **{"d_model": 256, "decoder_ffn_dim": 64, "encoder_ffn_dim": 64, "num_experts": 4, "vocab_size": 1000},
-        **{"decoder_layers": 4, "encoder_layers": 2},
+        "d_model": 256,
+        "decoder_ffn_dim": 64,
+        "encoder_ffn_dim": 64,
+        "num_experts": 4,
+        "vocab_size": 1000,
+        "decoder_layers": 4,
+        "encoder_layers": 2,
     },
     "switch_transformers": {
         "d_model": 256,
@@ -63,7 +86,10 @@ NEEDS: dict[str, Config] = {
     "longcat_flash": {"num_layers": 2},
     "qwen4_exp_text": {
         "ple_layer_ids": [],
-        **{"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32},
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+        "shared_expert_intermediate_size": 32,
         "indexer_n_heads": 4,
         "indexer_kv_heads": 1,
         "indexer_head_dim": 256,
@@ -129,9 +155,18 @@ _SMALL = {"hidden_size": 256, "num_hidden_layers": 6, "num_attention_heads": 8, 
 _WINDOWED = {**_SMALL, "sliding_window": 8}
 _PAIRS = ["full_attention", "sliding_attention"] * 3
 _MLA = {
-    **{**_SMALL, "num_key_value_heads": 8, "q_lora_rank": 32, "kv_lora_rank": 64},
-    **{"qk_rope_head_dim": 16, "qk_nope_head_dim": 32, "v_head_dim": 32, "n_routed_experts": 16, "num_experts_per_tok": 2},
-    **{"n_group": 4, "topk_group": 2, "first_k_dense_replace": 6},
+    **_SMALL,
+    "num_key_value_heads": 8,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 64,
+    "qk_rope_head_dim": 16,
+    "qk_nope_head_dim": 32,
+    "v_head_dim": 32,
+    "n_routed_experts": 16,
+    "num_experts_per_tok": 2,
+    "n_group": 4,
+    "topk_group": 2,
+    "first_k_dense_replace": 6,
 }
 
 # What published files do: windows switched on and off, kinds named layer by layer, widths that don't follow from others.

@@ -257,7 +257,7 @@ def names_kinds(cls: Any) -> bool:
         return True
     try:
         return getattr(cls(), "layer_types", None) is not None
-    except Exception:
+    except Exception:  # noqa: BLE001 - whatever a class wants to be told before it can be made
         return "layer_types" in declared(cls)
 
 
