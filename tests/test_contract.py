@@ -27,7 +27,7 @@ PARTS = {
 }
 LAYER = {"kind", "first", "count", "bytes", "bytes_per_layer", "positions", "arrays"}
 ARRAY = {"component", "label", "rows", "row_bytes", "heads", "width", "dtype", "bytes"}
-CELL = {"model", "k_dtype", "v_dtype", "batch_size", "tokens", "total_bytes", "beyond_model_maximum", "fits"}
+CELL = {"model", "k_dtype", "v_dtype", "batch_size", "tokens", "total_bytes", "beyond_model_maximum", "fits", "needed_bytes"}
 FIT = {
     *ENVELOPE,
     *("engine", "model", "fits", "tokens", "batch_size", "memory_bytes", "memory_origin", "weights_bytes", "overhead_bytes"),

@@ -39,6 +39,7 @@ GPUS: tuple[Gpu, ...] = (
     Gpu("rtx-6000-ada", "44.43", "DINGYANB/MTVCrafter#21"),
     Gpu("l40s", "44.42", "stepfun-ai/Step-Video-T2V#8"),
     Gpu("l40", "44.40", "QwenLM/Qwen3-VL#2097"),
+    Gpu("rtx-5090", "31.36", "TrajectoryCrafter/TrajectoryCrafter#20, Wan-Video/Wan2.1#465"),
     Gpu("v100-32gb", "31.74", "liucongg/ChatGLM-Finetuning#73"),
     Gpu("rtx-3090", "23.70", "GaoLii/DSP#10"),
     Gpu("rtx-4090", "23.64", "deepseek-ai/DeepSeek-V3#205, 3DTopia/Phidias-Diffusion#8"),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from kvcalc.core.model import Model, Request
 from kvcalc.dtypes import Dtype
 from kvcalc.engines.base import Engine, resolve_types
+from kvcalc.engines.fit import need_function
 
 
 class Cell(NamedTuple):
@@ -21,7 +22,8 @@ class Cell(NamedTuple):
     tokens: int
     total_bytes: int
     beyond_model_maximum: bool  # longer than the model was made for
-    fits: bool | None  # within the budget; None where none is given
+    fits: bool | None  # what must be free for it is within the budget; None where none is given
+    needed_bytes: int | None  # what must be free for it: the total, or more; None without a budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,14 @@ def _cells_of(grid: Grid, model: Model, request: Request) -> Iterator[Cell]:
     name, (k_name, v_name) = model.name, _type_names(grid, model, request)
     limit = model.max_tokens or 2**63
     budget = grid.memory
+    # A total may be less than what an allocator holds or an engine wants free besides.
+    need = None if budget is None else need_function(grid.engine, model, request)
     for batch in grid.batches:
         for tokens in grid.lengths():
             size = total(batch, tokens)
-            yield Cell(name, k_name, v_name, batch, tokens, size, tokens > limit, None if budget is None else size <= budget)
+            needed = None if need is None else need(batch, tokens)
+            fits = None if needed is None or budget is None else needed <= budget
+            yield Cell(name, k_name, v_name, batch, tokens, size, tokens > limit, fits, needed)
 
 
 def _type_names(grid: Grid, model: Model, request: Request) -> tuple[str, str]:

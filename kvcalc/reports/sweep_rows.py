@@ -91,7 +91,10 @@ def _line(*words: str) -> str:
 
 def _marks(cell: Cell) -> tuple[str, str]:
     fits = f"{_word(cell.fits):<4}" if cell.fits is not None else ""
-    return fits, "beyond the model's maximum" if cell.beyond_model_maximum else ""
+    needed = cell.needed_bytes or 0
+    more = f"{format_bytes(needed)} must be free" if needed > cell.total_bytes else ""
+    beyond = "beyond the model's maximum" if cell.beyond_model_maximum else ""
+    return fits, ", ".join(filter(None, (more, beyond)))
 
 
 def _style(cell: Cell) -> str:

@@ -83,6 +83,19 @@ def test_memory_marks_what_fits(cli: Cli) -> None:
     assert [line.split()[-1] for line in cli(*words).out.splitlines() if "no" in line.split()]
 
 
+def test_what_fits_is_judged_by_what_the_allocator_holds(cli: Cli, tmp_path: Path) -> None:
+    """A window's slice keeps its parent alive: the cell fits when that does, and the row says so."""
+    config = {"model_type": "mistral", "num_hidden_layers": 1, "num_key_value_heads": 1, "head_dim": 64, "sliding_window": 9}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    words = ("sweep", "--config", path, "--engine", "transformers", "--tokens", "1000", "--dtype", "fp16", "--memory")
+    total, held = 2 * 8 * 64 * 2, 2 * 1000 * 64 * 2
+    for budget, fits in ((held, True), (held - 1, False)):
+        (cell,) = cli(*words, budget, "--json").json["cells"]
+        assert (cell["total_bytes"], cell["needed_bytes"], cell["fits"]) == (total, held, fits)
+    assert "250 KiB must be free" in cli(*words, held).out
+
+
 def test_a_length_beyond_the_model_s_maximum_is_marked(cli: Cli) -> None:
     words = ("sweep", "gpt2", "--tokens", "1024,1025")
     assert [cell["beyond_model_maximum"] for cell in cli(*words, "--json").json["cells"]] == [False, True]
