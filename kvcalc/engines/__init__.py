@@ -1,4 +1,4 @@
-"""Engines: whose allocation rules count. One file each; this table is the index.
+"""Engines: whose allocation rules count. One file each, or a folder; this table is the index.
 
 A module is imported only when its engine is asked for.
 """
@@ -15,9 +15,9 @@ ENGINES: dict[str, str] = {
     "exact": "kvcalc.engines.exact",
     "static": "kvcalc.engines.static",
     "paged": "kvcalc.engines.paged",
-    "llama.cpp": "kvcalc.engines.llamacpp",
-    "transformers": "kvcalc.engines.transformers",
-    "vllm": "kvcalc.engines.vllm",
+    "llama.cpp": "kvcalc.engines.llamacpp.engine",
+    "transformers": "kvcalc.engines.transformers.engine",
+    "vllm": "kvcalc.engines.vllm.engine",
     "sglang": "kvcalc.engines.sglang",
     "tensorrt-llm": "kvcalc.engines.tensorrt_llm",
     "mlx-lm": "kvcalc.engines.mlx_lm",

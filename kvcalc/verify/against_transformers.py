@@ -6,7 +6,7 @@ from dataclasses import replace
 from importlib import import_module
 
 from kvcalc.core.model import Model, Request, Tally
-from kvcalc.engines.transformers import ENGINE
+from kvcalc.engines.transformers.engine import ENGINE
 from kvcalc.errors import EngineError
 from kvcalc.verify.results import AgainstReport, AgainstRow, Settings
 from kvcalc.verify.transformers_cache import Ask, Weighed, config_of, measure

@@ -20,8 +20,8 @@ from kvcalc.core.model import Model, OptionValue, Request, Tally
 from kvcalc.dtypes import find_dtype
 from kvcalc.engines import find_engine
 from kvcalc.engines.estimate import estimate
-from kvcalc.engines.llamacpp_arches import ARCHES, UNUSABLE
-from kvcalc.engines.llamacpp_releases import RELEASES, find_release
+from kvcalc.engines.llamacpp.arches import ARCHES, UNUSABLE
+from kvcalc.engines.llamacpp.releases import RELEASES, find_release
 from kvcalc.errors import EngineError, KvcalcError, UsageError
 from kvcalc.readers.gguf import GgufFile
 from kvcalc.readers.gguf_model import model_of_gguf

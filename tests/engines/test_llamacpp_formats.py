@@ -12,8 +12,8 @@ from kvcalc.core.layers import FullAttention, LatentAttention, Recurrent, Shared
 from kvcalc.core.model import Model, OptionValue, Request
 from kvcalc.dtypes import find_dtype
 from kvcalc.engines import find_engine
-from kvcalc.engines.llamacpp_arches import ARCHES
-from kvcalc.engines.llamacpp_metadata import GGUF_NAMES
+from kvcalc.engines.llamacpp.arches import ARCHES
+from kvcalc.engines.llamacpp.metadata import GGUF_NAMES
 from kvcalc.errors import EngineError, KvcalcError
 from kvcalc.readers.gguf import GgufFile
 from kvcalc.readers.gguf_model import model_of_gguf

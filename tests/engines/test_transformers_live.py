@@ -19,9 +19,9 @@ from transformers_live_cases import PROMPT_ONLY, UNBUILT, VARIANTS, Config, smal
 from kvcalc.architectures.class_defaults import CLASS_DEFAULTS
 from kvcalc.core.model import Request
 from kvcalc.dtypes import find_dtype
-from kvcalc.engines.transformers import ENGINE
-from kvcalc.engines.transformers_releases import MEASURED
-from kvcalc.engines.transformers_types import NO_STATIC
+from kvcalc.engines.transformers.engine import ENGINE
+from kvcalc.engines.transformers.releases import MEASURED
+from kvcalc.engines.transformers.types import NO_STATIC
 from kvcalc.errors import EngineError, KvcalcError
 from kvcalc.readers.hf_config import model_of
 

@@ -23,7 +23,7 @@ from kvcalc.core.layers import (
 )
 from kvcalc.core.model import Model, OptionValue, Request, Tally
 from kvcalc.engines import find_engine
-from kvcalc.engines.vllm_setup import pipeline_stages
+from kvcalc.engines.vllm.setup import pipeline_stages
 from kvcalc.errors import EngineError, UsageError
 from kvcalc.readers.presets import preset_model
 

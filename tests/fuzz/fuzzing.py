@@ -511,7 +511,7 @@ def guided(target: str, runs: int, rest: list[str]) -> None:
 
     with atheris.instrument_imports(include=["kvcalc"]):
         import kvcalc.audit.audit
-        import kvcalc.engines.llamacpp
+        import kvcalc.engines.llamacpp.engine
         import kvcalc.readers.engine_log
         import kvcalc.readers.gguf_model
         import kvcalc.readers.hf_config

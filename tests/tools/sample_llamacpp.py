@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from kvcalc.architectures.gguf import GgufFields, fields_of, find_row
-from kvcalc.engines.llamacpp_arches import ARCHES
-from kvcalc.engines.llamacpp_hparams import read_hparams
+from kvcalc.engines.llamacpp.arches import ARCHES
+from kvcalc.engines.llamacpp.hparams import read_hparams
 from kvcalc.errors import EngineError, KvcalcError
 
 TARGET = Path(__file__).resolve().parents[1] / "data" / "llamacpp_sample.json"

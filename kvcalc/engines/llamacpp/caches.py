@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kvcalc.engines.llamacpp_hparams import Hparams
+from kvcalc.engines.llamacpp.hparams import Hparams
 from kvcalc.units import ceil_div, round_up
 
 CSA_RATIO = 4  # DeepSeek V4: sparse layers, one compressed row every 4 tokens

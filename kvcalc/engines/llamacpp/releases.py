@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from kvcalc.core.gguf import GgufMetadata
-from kvcalc.engines.llamacpp_arches import ARCHES, PLAIN, Arch, Window, names
-from kvcalc.engines.llamacpp_hparams import Hparams, read_hparams
+from kvcalc.engines.llamacpp.arches import ARCHES, PLAIN, Arch, Window, names
+from kvcalc.engines.llamacpp.hparams import Hparams, read_hparams
 from kvcalc.errors import EngineError
 
 PATTERN = "attention.sliding_window_pattern"

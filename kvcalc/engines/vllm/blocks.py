@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import lcm
 
-from kvcalc.engines.vllm_backends import CPU, DEFAULT_BLOCK, TURBOQUANT, Backend, common_block
-from kvcalc.engines.vllm_layers import ELEMENT_BYTES, V4_BLOCK, V4_SPARSE, Cache
-from kvcalc.engines.vllm_options import Settings
-from kvcalc.engines.vllm_specs import MLA, SLIDING, STATE, Spec
+from kvcalc.engines.vllm.backends import CPU, DEFAULT_BLOCK, TURBOQUANT, Backend, common_block
+from kvcalc.engines.vllm.layers import ELEMENT_BYTES, V4_BLOCK, V4_SPARSE, Cache
+from kvcalc.engines.vllm.options import Settings
+from kvcalc.engines.vllm.specs import MLA, SLIDING, STATE, Spec
 from kvcalc.errors import EngineError
 from kvcalc.units import ceil_div, round_up
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from kvcalc.core.model import OptionValue, Request
 from kvcalc.dtypes import Dtype, find_dtype
 from kvcalc.engines.base import Option
-from kvcalc.engines.llamacpp_hparams import Hparams
-from kvcalc.engines.llamacpp_releases import RELEASES, Release
+from kvcalc.engines.llamacpp.hparams import Hparams
+from kvcalc.engines.llamacpp.releases import RELEASES, Release
 from kvcalc.errors import EngineError, UsageError
 
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")

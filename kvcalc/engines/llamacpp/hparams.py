@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kvcalc.engines.llamacpp_arches import GLM_5_2_CONTEXT, MAX_LAYERS, WHOLE_ROTATION, Arch, Window
-from kvcalc.engines.llamacpp_keys import Keys
+from kvcalc.engines.llamacpp.arches import GLM_5_2_CONTEXT, MAX_LAYERS, WHOLE_ROTATION, Arch, Window
+from kvcalc.engines.llamacpp.keys import Keys
 
 
 @dataclass(frozen=True, slots=True)

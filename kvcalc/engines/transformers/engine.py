@@ -12,11 +12,11 @@ from kvcalc.architectures.class_defaults import CLASS_DEFAULTS, KINDS_BY_CLASS, 
 from kvcalc.core.counting import Slab, Types, tally_layers
 from kvcalc.core.layers import LatentAttention, Layer, Part
 from kvcalc.core.model import LayerTally, Model, Request, Tally
-from kvcalc.engines import transformers_quantized as quantized
 from kvcalc.engines.base import Engine, Option, counted_layers, resolve_request
-from kvcalc.engines.transformers_layers import Case
-from kvcalc.engines.transformers_releases import NEWEST, Release, find_release
-from kvcalc.engines.transformers_types import NO_STATIC, STATIC_LIMITS, Quirk, by_window, quirk_of
+from kvcalc.engines.transformers import quantized
+from kvcalc.engines.transformers.layers import Case
+from kvcalc.engines.transformers.releases import NEWEST, Release, find_release
+from kvcalc.engines.transformers.types import NO_STATIC, STATIC_LIMITS, Quirk, by_window, quirk_of
 from kvcalc.errors import EngineError, UsageError
 
 CACHES = ("dynamic", "static", "quantized")

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from kvcalc.core.layers import CrossAttention, FullAttention, Layer, Recurrent
 from kvcalc.core.model import Model, Request
-from kvcalc.engines.vllm_backends import SM100
-from kvcalc.engines.vllm_blocks import Blocks, settle, spec_of
-from kvcalc.engines.vllm_layers import Cache, caches_of, layers_as_read, make_context
-from kvcalc.engines.vllm_lengths import fitted_from, longest_length
-from kvcalc.engines.vllm_models import CLASS_OF_TYPE, FP8_BY_DEFAULT_ON_SM100, LAST_SERVED, reading_of
-from kvcalc.engines.vllm_options import Settings, default_batched, settings_of
-from kvcalc.engines.vllm_plan import Plan, make_plan
-from kvcalc.engines.vllm_specs import SLIDING, SLIDING_MLA, Load, Spec
+from kvcalc.engines.vllm.backends import SM100
+from kvcalc.engines.vllm.blocks import Blocks, settle, spec_of
+from kvcalc.engines.vllm.layers import Cache, caches_of, layers_as_read, make_context
+from kvcalc.engines.vllm.lengths import fitted_from, longest_length
+from kvcalc.engines.vllm.models import CLASS_OF_TYPE, FP8_BY_DEFAULT_ON_SM100, LAST_SERVED, reading_of
+from kvcalc.engines.vllm.options import Settings, default_batched, settings_of
+from kvcalc.engines.vllm.plan import Plan, make_plan
+from kvcalc.engines.vllm.specs import SLIDING, SLIDING_MLA, Load, Spec
 from kvcalc.errors import EngineError
 
 VERSION = "0.32.0"

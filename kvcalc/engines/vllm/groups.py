@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
-from kvcalc.engines.vllm_specs import CHUNKED, FULL, FULL_KINDS, MLA, SLIDING, SLIDING_KINDS, SLIDING_MLA, STATE, Load, Spec
+from kvcalc.engines.vllm.specs import CHUNKED, FULL, FULL_KINDS, MLA, SLIDING, SLIDING_KINDS, SLIDING_MLA, STATE, Load, Spec
 from kvcalc.errors import EngineError
 from kvcalc.units import ceil_div, round_up
 

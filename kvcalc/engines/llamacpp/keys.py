@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kvcalc.core.gguf import GgufMetadata, Skipped
-from kvcalc.engines.llamacpp_arches import MAX_LAYERS
+from kvcalc.engines.llamacpp.arches import MAX_LAYERS
 from kvcalc.errors import EngineError
 
 _ARRAY_TYPES = ("u32", "i32", "bool")

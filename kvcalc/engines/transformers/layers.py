@@ -20,7 +20,7 @@ from kvcalc.core.layers import (
 )
 from kvcalc.core.model import Model
 from kvcalc.dtypes import FLOAT32
-from kvcalc.engines.transformers_releases import Release
+from kvcalc.engines.transformers.releases import Release
 from kvcalc.values import value
 
 WINDOW_NOTE = "transformers keeps window - 1 positions: the newest token's own key is joined at its step"

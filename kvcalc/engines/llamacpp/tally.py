@@ -21,8 +21,8 @@ from kvcalc.core.layers import (
 )
 from kvcalc.core.model import Array, LayerTally
 from kvcalc.dtypes import Dtype
-from kvcalc.engines.llamacpp_caches import F32_BYTES, Cache, Context, Memory, Row, StateRow
-from kvcalc.engines.llamacpp_hparams import Hparams
+from kvcalc.engines.llamacpp.caches import F32_BYTES, Cache, Context, Memory, Row, StateRow
+from kvcalc.engines.llamacpp.hparams import Hparams
 from kvcalc.errors import EngineError
 
 _VARIANTS = {

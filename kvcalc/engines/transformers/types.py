@@ -10,8 +10,8 @@ from kvcalc.core.counting import Reach, Slab, Types, key_value, vectors
 from kvcalc.core.layers import Conv, FullAttention, Layer, Part, Recurrent, Shared, SlidingAttention
 from kvcalc.core.model import Array
 from kvcalc.dtypes import FLOAT32, find_dtype
-from kvcalc.engines.transformers_layers import Case, slabs
-from kvcalc.engines.transformers_releases import Release
+from kvcalc.engines.transformers.layers import Case, slabs
+from kvcalc.engines.transformers.releases import Release
 from kvcalc.units import round_up
 from kvcalc.values import value
 

@@ -16,13 +16,13 @@ from dataclasses import replace
 
 from kvcalc.core.model import Model, Request, Tally
 from kvcalc.engines.base import Engine
-from kvcalc.engines.llamacpp_arches import ARCHES, MTP_GRAPHS, SPLIT_BY_BLOCK, UNUSABLE
-from kvcalc.engines.llamacpp_caches import Context, Layout, Memory, memory_of
-from kvcalc.engines.llamacpp_hparams import Hparams
-from kvcalc.engines.llamacpp_metadata import metadata_of
-from kvcalc.engines.llamacpp_releases import Release, find_release
-from kvcalc.engines.llamacpp_settings import OPTIONS, Settings, settings_of
-from kvcalc.engines.llamacpp_tally import cache_bytes, caches_report, tally_layers
+from kvcalc.engines.llamacpp.arches import ARCHES, MTP_GRAPHS, SPLIT_BY_BLOCK, UNUSABLE
+from kvcalc.engines.llamacpp.caches import Context, Layout, Memory, memory_of
+from kvcalc.engines.llamacpp.hparams import Hparams
+from kvcalc.engines.llamacpp.metadata import metadata_of
+from kvcalc.engines.llamacpp.releases import Release, find_release
+from kvcalc.engines.llamacpp.settings import OPTIONS, Settings, settings_of
+from kvcalc.engines.llamacpp.tally import cache_bytes, caches_report, tally_layers
 from kvcalc.errors import EngineError, UsageError
 from kvcalc.units import ceil_div, round_up
 

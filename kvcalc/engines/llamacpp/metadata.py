@@ -21,7 +21,7 @@ from kvcalc.core.layers import (
     SlidingAttention,
 )
 from kvcalc.core.model import Model
-from kvcalc.engines.llamacpp_arches import ARCHES, Arch, names
+from kvcalc.engines.llamacpp.arches import ARCHES, Arch, names
 from kvcalc.errors import EngineError
 
 # GGUF name → the model types that its converter takes

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kvcalc.engines.vllm_groups import Group, blocks_per_request, bytes_per_block, make_groups
-from kvcalc.engines.vllm_specs import Load, Spec
+from kvcalc.engines.vllm.groups import Group, blocks_per_request, bytes_per_block, make_groups
+from kvcalc.engines.vllm.specs import Load, Spec
 from kvcalc.errors import EngineError
 
 

@@ -1,8 +1,7 @@
 """vLLM 0.32.0: blocks from one pool, groups of layers under block tables, what a rank holds and what it refuses.
 
-The parts: ``vllm_options`` (its options), ``vllm_models`` (how it reads a file), ``vllm_layers`` (its caches),
-``vllm_backends`` and ``vllm_blocks`` (block sizes), ``vllm_specs`` (pages), ``vllm_groups``, ``vllm_plan`` and
-``vllm_setup`` (all that is decided before the memory counts).
+The parts: ``options``; ``models`` (how it reads a file); ``layers`` (its caches); ``backends`` and ``blocks`` (block sizes);
+``specs`` (pages); ``groups``; ``plan`` and ``setup`` (all that is decided before the memory counts).
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from kvcalc.core.layers import Layer, kind_of
 from kvcalc.core.model import Array, LayerTally, Model, Request, Tally
 from kvcalc.engines.base import Engine
 from kvcalc.engines.ranks import copy_request
-from kvcalc.engines.vllm_groups import Group, blocks_per_request
-from kvcalc.engines.vllm_layers import Cache
-from kvcalc.engines.vllm_models import NEVER_FLOAT16
-from kvcalc.engines.vllm_options import OPTIONS
-from kvcalc.engines.vllm_plan import Stage, Verdict, judge
-from kvcalc.engines.vllm_setup import VERSION, Setup, load_of, set_up
-from kvcalc.engines.vllm_specs import STATE, Load, Spec
+from kvcalc.engines.vllm.groups import Group, blocks_per_request
+from kvcalc.engines.vllm.layers import Cache
+from kvcalc.engines.vllm.models import NEVER_FLOAT16
+from kvcalc.engines.vllm.options import OPTIONS
+from kvcalc.engines.vllm.plan import Stage, Verdict, judge
+from kvcalc.engines.vllm.setup import VERSION, Setup, load_of, set_up
+from kvcalc.engines.vllm.specs import STATE, Load, Spec
 from kvcalc.units import ceil_div, format_bytes
 
 _STRINGENT = "vLLM holds back one block, and wants one request of the full length beside it"

@@ -9,7 +9,7 @@ from math import ceil
 
 from kvcalc.core.model import Model, OptionValue, Request
 from kvcalc.engines.base import DEFAULT_TOKENS, Option
-from kvcalc.engines.vllm_backends import CPU, PER_TOKEN_HEAD, SM90, SM100, TURBOQUANT
+from kvcalc.engines.vllm.backends import CPU, PER_TOKEN_HEAD, SM90, SM100, TURBOQUANT
 from kvcalc.errors import EngineError, UsageError
 
 CACHE_DTYPES = (

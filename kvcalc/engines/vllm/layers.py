@@ -27,10 +27,10 @@ from kvcalc.core.layers import (
     SlidingAttention,
 )
 from kvcalc.core.model import Model
-from kvcalc.engines.vllm_backends import FP8, INDEXER, PER_TOKEN_HEAD, TURBOQUANT, Backend, Need, choose
-from kvcalc.engines.vllm_models import ALL_OR_NONE, NO_MIX, Reading, reading_of
-from kvcalc.engines.vllm_options import Settings
-from kvcalc.engines.vllm_specs import CHUNKED, CROSS, FULL, MLA, SLIDING, SLIDING_MLA, STATE
+from kvcalc.engines.vllm.backends import FP8, INDEXER, PER_TOKEN_HEAD, TURBOQUANT, Backend, Need, choose
+from kvcalc.engines.vllm.models import ALL_OR_NONE, NO_MIX, Reading, reading_of
+from kvcalc.engines.vllm.options import Settings
+from kvcalc.engines.vllm.specs import CHUNKED, CROSS, FULL, MLA, SLIDING, SLIDING_MLA, STATE
 from kvcalc.errors import ArchitectureError, EngineError
 
 ELEMENT_BYTES = 2  # a model runs in a 16-bit type, float32 checkpoints too

@@ -1,0 +1,1 @@
+"""Hugging Face transformers: the engine, and its cache classes by release."""
