@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from kvcalc.errors import EngineError
-from kvcalc.verify.transformers_inputs import encoder_width, inputs_of, settle
+from kvcalc.verify.transformers_inputs import encoder_width, images_of, inputs_of, settle
 
 # What kind of model a config may be, in the order in which they are tried.
 _DECODERS = ("CAUSAL_LM",)
@@ -245,10 +245,13 @@ def fill(model: Any, config: Any, ask: Ask, device: str, cache: Any = None) -> A
         cache = _static_cache(config, ask)
     if cache is not None:
         given[argument] = cache
+    dtype = getattr(torch, ask.dtype)
+    images = images_of(config, parameters, ask.batch, ask.encoder_tokens, device, dtype)
     with torch.no_grad():
         for count in [prompt] + [1] * (ask.tokens - prompt):
-            step = inputs_of(config, parameters, ask.batch, count, ask.encoder_tokens, device, getattr(torch, ask.dtype))
-            out = model(**{**given, **step})
+            step = inputs_of(config, parameters, ask.batch, count, ask.encoder_tokens, device, dtype)
+            out = model(**{**given, **step, **images})
+            images = {}
             cache = next((found for name in _OUTPUTS if (found := getattr(out, name, None)) is not None), given.get(argument))
             if cache is None:
                 own = _own_cache(model, config, ask, device)
@@ -276,6 +279,10 @@ def _static_cache(config: Any, ask: Ask) -> Any:
     library = import_module("transformers")
     own = library.StaticCache(config=config, max_cache_len=ask.max_cache_len)
     if not getattr(config, "is_encoder_decoder", False):
+        # As ``generate`` does: layers that attend to an image have room for its positions, not for the text's.
+        crossed = set(getattr(config.get_text_config(decoder=True), "cross_attention_layers", None) or ())
+        for index in crossed & set(range(len(own.layers))):
+            own.layers[index] = type(own.layers[index])(max_cache_len=ask.encoder_tokens or 8)
         return own
     return library.EncoderDecoderCache(own, library.StaticCache(config=config, max_cache_len=ask.encoder_tokens or 8))
 

@@ -34,6 +34,18 @@ def inputs_of(
     return {**given, "encoder_outputs": _encoded(hidden, narrow)}
 
 
+def images_of(
+    config: Any, parameters: Mapping[str, object], batch: int, encoder_tokens: int | None, device: str, dtype: Any
+) -> Inputs:
+    """What only the first step is given: an image's positions, for layers that attend to them (Llama 3.2 Vision)."""
+    import torch
+
+    if not encoder_tokens or "cross_attention_states" not in parameters:
+        return {}
+    width = int(config.get_text_config(decoder=True).hidden_size)
+    return {"cross_attention_states": torch.zeros((batch, encoder_tokens, width), dtype=dtype, device=device)}
+
+
 def takes_encoder(config: Any, parameters: Mapping[str, object]) -> bool:
     """Whether the model decodes beside an encoder."""
     return bool(getattr(config, "is_encoder_decoder", False)) or {"decoder_input_ids", "encoder_outputs"} <= set(parameters)

@@ -84,6 +84,7 @@ NEEDS: dict[str, Config] = {
         "num_decoder_layers": 3,
     },
     "longcat_flash": {"num_layers": 2},
+    "dory": {"n_input_layers": 3, "n_output_layers": 3},
     "qwen4_exp_text": {
         "ple_layer_ids": [],
         "num_experts": 4,
