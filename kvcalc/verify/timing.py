@@ -56,7 +56,22 @@ class TimingReport:
     timings: tuple[Timing, ...]
 
 
-def decode_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+class Workspace:
+    """Room for a step's scores, twice, kept from step to step: fresh pages would cost more than the softmax itself."""
+
+    def __init__(self) -> None:
+        self._rooms: list[Tensor] = []
+
+    def pair(self, kv_heads: int, length: int, group: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """``[kv_heads, length, group]`` and ``[kv_heads, group, length]``, contiguous, their contents undefined."""
+        size = kv_heads * length * group
+        if not self._rooms or self._rooms[0].numel() < size:
+            self._rooms = [torch.empty(size, dtype=like.dtype, device=like.device) for _ in range(2)]
+        first, second = (room[:size] for room in self._rooms)
+        return first.view(kv_heads, length, group), second.view(kv_heads, group, length)
+
+
+def decode_attention(queries: Tensor, keys: Tensor, values: Tensor, workspace: Workspace) -> Tensor:
     """One token's attention, ``[heads, width]`` over ``[kv_heads, m, width]``, in the cache's own type.
 
     The query heads of a group are folded together, so that K and V are read once; asking the library to expand the
@@ -67,8 +82,10 @@ def decode_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     if keys.device.type == "cpu" and keys.dtype != torch.float32:
         found = torch.nn.functional.scaled_dot_product_attention(rows[None], keys[None], values[None])
     else:
-        scores = keys @ (rows * keys.shape[2] ** -0.5).transpose(1, 2)  # [kv_heads, m, group]
-        found = scores.transpose(1, 2).softmax(-1) @ values
+        scores, weights = workspace.pair(keys.shape[0], keys.shape[1], rows.shape[1], keys)
+        torch.bmm(keys, (rows * keys.shape[2] ** -0.5).transpose(1, 2), out=scores)
+        weights.copy_(scores.transpose(1, 2))
+        found = torch.softmax(weights, -1, out=weights) @ values
     return found.reshape(queries.shape[0], -1)
 
 
@@ -146,8 +163,10 @@ def _time(
     key = inputs.uniform("time k", shape=(part.num_kv_heads, 1, part.head_dim)).to(kind)
     value = inputs.uniform("time v", shape=(part.num_kv_heads, 1, part.v_head_dim)).to(kind)
 
+    workspace = Workspace()
+
     def step() -> Tensor:
-        return decode_attention(query, keys.extend(0, key).rows, values.extend(0, value).rows)
+        return decode_attention(query, keys.extend(0, key).rows, values.extend(0, value).rows, workspace)
 
     seconds = median_seconds(step, inputs.device)
     return Timing(layout.name, length, seconds, length * part.num_kv_heads * (part.head_dim + part.v_head_dim) * kind.itemsize)

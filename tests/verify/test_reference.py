@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kvcalc.verify.attention import Visibility, attend, attend_in_blocks, fold
 from kvcalc.verify.inputs import BLOCK, Inputs
 from kvcalc.verify.reference import KEY_BLOCK, full_attention
-from kvcalc.verify.timing import decode_attention
+from kvcalc.verify.timing import Workspace, decode_attention
 from kvcalc.verify.tolerance import UNIT, attention_tolerance, gamma, score_error
 
 CPU = torch.device("cpu")
@@ -77,11 +77,13 @@ def test_folding_copies_nothing() -> None:
 
 
 def test_the_timed_step_is_attention_too() -> None:
-    inputs = Inputs(3, CPU)
-    keys, values = (inputs.uniform(side, shape=(2, 50, 16)) for side in ("k", "v"))
-    queries = inputs.uniform("q", shape=(6, 16))
-    wanted = attend(queries[:, None], keys, values, 16**-0.5)[:, 0]
-    torch.testing.assert_close(decode_attention(queries, keys, values), wanted)
+    """Whatever an earlier step left in the workspace, longer or shorter."""
+    inputs, workspace = Inputs(3, CPU), Workspace()
+    for length in (50, 7, 60, 59):
+        keys, values = (inputs.uniform(side, length, shape=(2, length, 16)) for side in ("k", "v"))
+        queries = inputs.uniform("q", length, shape=(6, 16))
+        wanted = attend(queries[:, None], keys, values, 16**-0.5)[:, 0]
+        torch.testing.assert_close(decode_attention(queries, keys, values, workspace), wanted)
 
 
 @pytest.mark.parametrize("sight", [Visibility(), Visibility(window=4), Visibility(chunk=4)])
