@@ -166,13 +166,23 @@ def build(config: Any, model_class: Any, dtype: str, device: str = "meta") -> An
     """An instance without weights."""
     import torch
 
-    before = torch.get_default_dtype()
+    before, own = torch.get_default_dtype(), copy.deepcopy(config)
+    _set_dtype(own, getattr(torch, dtype))
     torch.set_default_dtype(getattr(torch, dtype))
     try:
         with torch.device(device):
-            return model_class._from_config(copy.deepcopy(config)).eval()  # noqa: SLF001 - what the Auto classes call
+            return model_class._from_config(own).eval()  # noqa: SLF001 - what the Auto classes call
     finally:
         torch.set_default_dtype(before)
+
+
+def _set_dtype(config: Any, dtype: Any) -> None:
+    """The type asked for stands, not the file's own, as ``from_pretrained(dtype=…)`` has it."""
+    config.dtype = dtype
+    for name in getattr(config, "sub_configs", ()):
+        nested = getattr(config, name, None)
+        if hasattr(nested, "sub_configs"):
+            _set_dtype(nested, dtype)
 
 
 def measure(config: Any, ask: Ask, device: str = "meta") -> Weighed:

@@ -175,6 +175,7 @@ VARIANTS: tuple[Config, ...] = (
     {"model_type": "llama", **_WINDOWED},  # the attention reads no window, its cache does
     {"model_type": "llama", **_WINDOWED, "layer_types": _PAIRS},
     {"model_type": "llama", **_SMALL, "head_dim": 48},
+    {"model_type": "llama", **_SMALL, "dtype": "float32"},  # the type asked for stands, not the file's
     {"model_type": "mistral", **_WINDOWED},
     {"model_type": "mistral", **_SMALL, "sliding_window": None},
     {"model_type": "mistral", **_SMALL, "sliding_window": 1},
