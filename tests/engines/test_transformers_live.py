@@ -48,7 +48,7 @@ def asked(config: Config, **options: int | str) -> Any:
 
 def differences(config: Config, prompt: int, capacity: int | None = None) -> list[str]:
     """What differs between the library's cache and the prediction."""
-    from kvcalc.verify.transformers_cache import Ask, config_of, measure
+    from kvcalc.verify.against.transformers_cache import Ask, config_of, measure
 
     options: dict[str, int | str] = {"prompt_tokens": prompt}
     if capacity is not None:

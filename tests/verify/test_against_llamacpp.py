@@ -16,7 +16,7 @@ from kvcalc.core.model import OptionValue, Request
 from kvcalc.errors import EngineError, UsageError
 from kvcalc.readers.gguf import GgufFile, read_gguf
 from kvcalc.readers.gguf_model import model_of_gguf, read_gguf_model
-from kvcalc.verify.against_llamacpp import compare, read_log
+from kvcalc.verify.against.llamacpp import compare, read_log
 from kvcalc.verify.results import Settings
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "readers"))

@@ -136,7 +136,7 @@ def test_a_model_without_keys_has_nothing_to_time(cli: Cli) -> None:
 
 
 def fake_library(monkeypatch: pytest.MonkeyPatch, compare: Callable[[Model, Request, Settings], AgainstReport]) -> None:
-    module = type(sys)("kvcalc.verify.against_toy")
+    module = type(sys)("kvcalc.verify.against.toy")
     module.compare = compare  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(against.LIBRARIES, "toy", (module.__name__, "paged", "toy_library", "pip install toy"))

@@ -16,9 +16,9 @@ from kvcalc.verify.results import AgainstReport, Settings
 
 # the name on the command line → (module, engine of estimate, package that is imported, how to install it)
 LIBRARIES: dict[str, tuple[str, str, str, str]] = {
-    "transformers": ("kvcalc.verify.against_transformers", "transformers", "transformers", "pip install transformers"),
-    "llama.cpp": ("kvcalc.verify.against_llamacpp", "llama.cpp", "llama_cpp", "pip install llama-cpp-python"),
-    "vllm": ("kvcalc.verify.against_vllm", "vllm", "vllm", "pip install vllm"),
+    "transformers": ("kvcalc.verify.against.transformers", "transformers", "transformers", "pip install transformers"),
+    "llama.cpp": ("kvcalc.verify.against.llamacpp", "llama.cpp", "llama_cpp", "pip install llama-cpp-python"),
+    "vllm": ("kvcalc.verify.against.vllm", "vllm", "vllm", "pip install vllm"),
 }
 
 Compare = Callable[[Model, Request, Settings], AgainstReport]

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from kvcalc.errors import EngineError
-from kvcalc.verify.transformers_inputs import encoder_width, images_of, inputs_of, settle
+from kvcalc.verify.against.transformers_inputs import encoder_width, images_of, inputs_of, settle
 
 # What kind of model a config may be, in the order in which they are tried.
 _DECODERS = ("CAUSAL_LM",)

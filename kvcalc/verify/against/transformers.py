@@ -8,8 +8,8 @@ from importlib import import_module
 from kvcalc.core.model import Model, Request, Tally
 from kvcalc.engines.transformers.engine import ENGINE
 from kvcalc.errors import EngineError
+from kvcalc.verify.against.transformers_cache import Ask, Weighed, config_of, measure
 from kvcalc.verify.results import AgainstReport, AgainstRow, Settings
-from kvcalc.verify.transformers_cache import Ask, Weighed, config_of, measure
 
 DEFAULT_TOKENS = 600  # past most windows, and quick
 
