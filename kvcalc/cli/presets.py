@@ -10,10 +10,12 @@ from typer import Argument, Option
 from kvcalc.cli import completion
 from kvcalc.cli.grouping import takes_groups
 from kvcalc.cli.options import Showing
-from kvcalc.cli.output import show, write_json
+from kvcalc.cli.output import show, warn, write_json
 from kvcalc.errors import PresetError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kvcalc.readers.preset_schema import Preset
 
 EXAMPLES = (
@@ -60,9 +62,9 @@ def _exact(name: str | None, folder: Path | None) -> Preset | None:
 
 
 def _filtered(word: str | None, folder: Path | None) -> list[Preset]:
-    from kvcalc.readers.presets import find_preset, preset_paths, read_preset
+    from kvcalc.readers.presets import find_preset
 
-    everything = [read_preset(path) for path in preset_paths(folder)]
+    everything = list(_readable(folder))
     if word is None:
         return everything
     key = word.lower()
@@ -72,3 +74,14 @@ def _filtered(word: str | None, folder: Path | None) -> list[Preset]:
     if not found:
         find_preset(word, folder)  # raises, with the nearest names
     return found
+
+
+def _readable(folder: Path | None) -> Iterator[Preset]:
+    """All but the broken ones, which are named: one mistake of a user's must not hide the rest."""
+    from kvcalc.readers.presets import preset_paths, read_preset
+
+    for path in preset_paths(folder):
+        try:
+            yield read_preset(path)
+        except PresetError as problem:
+            warn(f"left out: {problem.where}: {problem.what}")

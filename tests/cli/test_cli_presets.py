@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from conftest import Cli
 
@@ -40,6 +42,15 @@ def test_a_misspelt_name_gets_the_nearest(cli: Cli) -> None:
     ran = cli("presets", "lamma-8b", "--json")
     assert ran.code == 3
     assert "llama-8b" in ran.json["error"]["fix"]
+
+
+def test_a_broken_file_of_a_user_s_hides_no_other(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("name: [", encoding="utf-8")
+    ran = cli("presets", "--presets-dir", tmp_path, "--json")
+    assert ran.code == 0
+    assert {each["name"] for each in ran.json["presets"]} == {path.stem for path in shipped_folder().glob("*.yaml")}
+    assert ran.err.startswith(f"note: left out: {tmp_path / 'mine.yaml'}")
+    assert cli("presets", "mine", "--presets-dir", tmp_path).code == 3
 
 
 def test_all_engines_are_listed(cli: Cli) -> None:
