@@ -6,11 +6,9 @@ Sources: vLLM 0.32.0, the ``get_kv_cache_spec`` methods of ``vllm/model_executor
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
-from kvcalc.core.fields import Fields
 from kvcalc.core.layers import (
     ChunkedAttention,
     CompressedAttention,
@@ -28,7 +26,7 @@ from kvcalc.core.layers import (
 )
 from kvcalc.core.model import Model
 from kvcalc.engines.vllm.backends import FP8, INDEXER, PER_TOKEN_HEAD, TURBOQUANT, Backend, Need, choose
-from kvcalc.engines.vllm.models import ALL_OR_NONE, NO_MIX, Reading, reading_of
+from kvcalc.engines.vllm.models import Reading, reading_of
 from kvcalc.engines.vllm.options import Settings
 from kvcalc.engines.vllm.specs import CHUNKED, CROSS, FULL, MLA, SLIDING, SLIDING_MLA, STATE
 from kvcalc.errors import ArchitectureError, EngineError
@@ -94,67 +92,6 @@ def caches_of(context: Context, layers: tuple[Layer, ...]) -> list[Cache]:
         for part in layer:
             found += _part(context, index, len(layers), layer, part)
     return found
-
-
-def layers_as_read(model: Model, reading: Reading) -> tuple[Layer, ...]:
-    """The model's layers as vLLM's class for it sees them. Raises EngineError."""
-    if _encoder_only(model.fields, reading):
-        return tuple((NoCache("an encoder without a cache"),) for _ in model.layers)
-    layers = model.layers
-    windowed = [part for layer in layers for part in layer if isinstance(part, SlidingAttention)]
-    full = any(isinstance(part, FullAttention) for layer in layers for part in layer)
-    if windowed and full and reading.windows == NO_MIX:
-        raise EngineError(
-            "vLLM's class for this model takes a window in all layers or in none, and this file mixes them",
-            "vllm/model_executor/models/qwen2.py",
-            "use_sliding_window: false is how such models are served",
-        )
-    if windowed and full and reading.windows == ALL_OR_NONE:
-        return _with(layers, _unwindowed)
-    window = model_window(model, reading)
-    if window and not windowed:
-        return _with(layers, lambda part: _slid(part, window))
-    return _with(layers, lambda part: _reread(part, reading))
-
-
-def model_window(model: Model, reading: Reading) -> int:
-    """The config-wide ``sliding_window``: it counts in every layer of a file that names no kinds of layers."""
-    fields = model.fields
-    if reading.own_windows or "layer_types" in fields or model.format == "gguf" or reading.windows != "as the layers say":
-        return 0
-    value = fields.raw("sliding_window")
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
-def _encoder_only(fields: Fields, reading: Reading) -> bool:
-    if fields.raw("is_causal") is False:
-        return True
-    return bool(reading.bidirectional) and fields.raw(reading.bidirectional) is True
-
-
-def _with(layers: tuple[Layer, ...], change: Callable[[Part], Part]) -> tuple[Layer, ...]:
-    return tuple(tuple(change(part) for part in layer) for layer in layers)
-
-
-def _unwindowed(part: Part) -> Part:
-    if isinstance(part, SlidingAttention):
-        return FullAttention(part.num_kv_heads, part.head_dim, part.v_head_dim, part.num_heads)
-    return part
-
-
-def _slid(part: Part, window: int) -> Part:
-    if isinstance(part, FullAttention):
-        return SlidingAttention(part.num_kv_heads, part.head_dim, part.v_head_dim, window, part.num_heads)
-    return part
-
-
-def _reread(part: Part, reading: Reading) -> Part:
-    if isinstance(part, SlidingAttention) and reading.window_plus:
-        return replace(part, window=part.window + reading.window_plus)
-    if isinstance(part, LatentAttention) and reading.expands_latent:
-        width = part.nope_dim + part.rope_dim  # V is padded to the keys' width
-        return FullAttention(part.num_heads, width, width, part.num_heads)
-    return part
 
 
 def _part(context: Context, index: int, depth: int, layer: Layer, part: Part) -> list[Cache]:
@@ -382,7 +319,7 @@ def _temporal_bytes(context: Context, part: Recurrent, conv_bytes: int) -> int:
     asked = context.settings.state_dtype
     if part.variant == "lightning":
         return conv_bytes
-    if asked == "auto":
+    if asked == "auto" or context.reading.fixed_states:
         asked = _default_state_dtype(context, part)
     if part.variant == "kda" and asked == "float16":
         raise EngineError("KDA states are kept in float32 or bfloat16", "vllm/model_executor/layers/mamba/mamba_utils.py")
@@ -436,4 +373,4 @@ def make_context(model: Model, settings: Settings, layers: tuple[Layer, ...], ca
     parts = [part for layer in layers for part in layer]
     states = any(isinstance(part, Recurrent) for part in parts)
     attends = any(not isinstance(part, Recurrent | NoCache | Shared) for part in parts)
-    return Context(model, settings, reading_of(model.model_type), cache_dtype, states and attends)
+    return Context(model, settings, reading_of(model), cache_dtype, states and attends)

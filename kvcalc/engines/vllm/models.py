@@ -5,12 +5,20 @@ Sources: vLLM 0.32.0, ``vllm/model_executor/models``, ``vllm/models``, ``vllm/mo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kvcalc.core.model import Model
 
 # How a class treats a mix of windowed and full layers.
 AS_LAYERS = "as the layers say"
 ALL_OR_NONE = "a window counts only when every layer has it"  # the class passes no window a layer
 NO_MIX = "a mix is refused"
+NEVER = "no layer's window counts"  # its layers register full attention whatever the window
+
+
+# Which field says the temporal state's type where mamba-ssm-cache-dtype is auto, and what stands where it doesn't.
+NEMOTRON_STATES, QWEN_STATES = "mamba_ssm_cache_dtype|float32", "mamba_ssm_dtype|"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +27,19 @@ class Reading:
 
     windows: str = AS_LAYERS
     own_windows: bool = False  # the config-wide sliding_window is put aside
+    alternates: bool = False  # where no kinds of layers are named, every other layer takes it, the first one among them
     window_plus: int = 0
+    window_field: str = ""  # the windowed layers' window stands there
+    window_list: str = ""  # or there, one a layer
+    other_heads: str = ""  # the windowed layers' heads and width stand in that object
     expands_latent: bool = False  # latent attention cached as full heads, V padded to K's width
     sinks: bool = False
     alibi: str = ""  # always, or the field that says so
-    state_dtype: str = ""  # of the temporal state where mamba-ssm-cache-dtype is auto: a type, or "field|fallback"
-    kv_heads_must_split: bool = False  # no replication: more ranks than KV heads end in a division by zero
+    states: str = ""  # what its recurrent layers are, whatever the type says
+    full_tail: str = ""  # that field's groups of layers end in an attending one, and all layers of a last, shorter group attend
+    fixed_states: bool = False  # mamba-ssm-cache-dtype plays no part
+    state_dtype: str = ""  # of the temporal state where mamba-ssm-cache-dtype is auto: "field|fallback"
+    kv_heads_must_split: bool = False  # no replication: more ranks than KV heads are an error
     bidirectional: str = ""  # a field that, when true, makes the model an encoder without a cache
     pipeline: bool = True
     crosses: bool = False  # an encoder-decoder that is served
@@ -39,20 +54,47 @@ READINGS: dict[str, Reading] = {
         Reading(windows=ALL_OR_NONE),
     ),
     **dict.fromkeys(("cohere2", "cohere2_moe"), Reading(window_plus=1)),  # a windowed layer sees [pos - window, pos]
-    **dict.fromkeys(("mimo_v2", "mimo_v2_flash"), Reading(own_windows=True, sinks=True)),
-    **dict.fromkeys(("step3p5", "step3p7", "step3p7_text"), Reading(own_windows=True)),
+    **dict.fromkeys(("mimo_v2", "mimo_v2_flash"), Reading(own_windows=True, sinks=True, window_field="sliding_window_size")),
+    "step3p5": Reading(alternates=True, other_heads="attention_other_setting"),
+    "exaone_moe": Reading(window_list="sliding_windows"),
+    "laguna": Reading(own_windows=True),
     "gpt_oss": Reading(sinks=True, kv_heads_must_split=True),
+    "param2moe": Reading(kv_heads_must_split=True),
+    "PanguProMoEV2": Reading(windows=NEVER, kv_heads_must_split=True),  # StaticSinkAttention: SinkFullAttentionSpec
     **dict.fromkeys(("granite_swa", "granitemoe_swa"), Reading(sinks=True)),
     "minicpm3": Reading(expands_latent=True),
     "bloom": Reading(alibi="always"),
     **dict.fromkeys(("falcon", "RefinedWeb", "RefinedWebModel"), Reading(alibi="alibi")),
-    "nemotron_h": Reading(state_dtype="mamba_ssm_cache_dtype|float32"),
-    **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), Reading(state_dtype="mamba_ssm_dtype|")),
+    **dict.fromkeys(("nemotron_h", "nemotron_h_puzzle"), Reading(state_dtype=NEMOTRON_STATES)),
+    **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), Reading(state_dtype=QWEN_STATES)),
+    "AXK1": Reading(expands_latent=True),  # is_deepseek_mla knows it as axk1 alone, and its class then takes plain heads
     **dict.fromkeys(("gemma3", "gemma3_text"), Reading(bidirectional="use_bidirectional_attention")),
     **dict.fromkeys(("gemma3n", "gemma3n_text", "zamba2", "hrm_text"), Reading(pipeline=False)),
     "whisper": Reading(pipeline=False, crosses=True),
 }
 DEFAULT = Reading()
+
+# Where the class that the file names decides, not its decoder's type: models/config.py (MODELS_CONFIG_MAP), registry.py.
+CLASS_READINGS: dict[str, tuple[tuple[str, Any], ...]] = {
+    # a decoder of Qwen3.5 or Nemotron-H behind a class that leaves the state in the model's type
+    **dict.fromkeys(
+        (
+            "InternS2MobiusForConditionalGeneration",
+            "InternS2PreviewForConditionalGeneration",
+            "MiniCPMV4_6ForConditionalGeneration",
+            "MiniCPMV4_7ForConditionalGeneration",
+            "NemotronH_Nano_Omni_Reasoning_V3",
+            "NemotronH_Omni_Reasoning_V3",
+            "NemotronH_Super_Omni_Reasoning_V3",
+        ),
+        (("state_dtype", ""),),
+    ),
+    "BailingMoeV2_5ForCausalLM": (("states", "lightning"),),
+    **dict.fromkeys(
+        ("BailingMoeV3ForCausalLM", "BailingMoeV3VLForConditionalGeneration"),
+        (("full_tail", "layer_group_size"), ("fixed_states", True)),
+    ),
+}
 
 # Models whose fp8 cache on SM 10.0 is the default, not a choice.
 FP8_BY_DEFAULT_ON_SM100 = frozenset({"glm_moe_dsa"})
@@ -120,6 +162,50 @@ CLASS_OF_TYPE: dict[str, str] = {
 }
 
 
-def reading_of(model_type: str) -> Reading:
-    """The row of a model type, or the plain one."""
-    return READINGS.get(model_type, DEFAULT)
+# Classes that keep states: registry.py, those that are hybrid or attention-free.
+STATEFUL = frozenset(
+    (
+        *("bailing_hybrid", "falcon_h1", "falcon_mamba", "granitemoehybrid", "interns2_mobius_text", "jamba", "kimi_linear"),
+        *("lfm2", "lfm2_moe", "mamba", "mamba2", "nemotron_h", "nemotron_h_puzzle", "olmo_hybrid"),
+        *("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", "zamba2"),
+        *("inkling_text", "inkling_mm_model"),
+    )
+)
+
+# Served, but with caches that are not modelled. By the decoder's type, or the class.
+UNMODELLED: dict[str, str] = {
+    **dict.fromkeys(
+        ("glm5_next_text", "glm5_next"),
+        "its pooled indexer keeps a ring of open pools beside states and latents (vllm/models/glm5next)",
+    ),
+    **dict.fromkeys(
+        ("dots3_note_text", "dots3_note"),
+        "its latents are padded to its windows' rows in a cache of their own (vllm/models/dots3_note)",
+    ),
+    **dict.fromkeys(
+        ("qwen4_exp_text", "qwen4_exp"),
+        "its sparse attention and n-gram layers keep several kinds of states (vllm/models/qwen4_exp)",
+    ),
+    **dict.fromkeys(
+        ("deepseek_v41", "deepseek_v41_text"), "its layers share compressed rows and replay windows (vllm/models/deepseek_v41)"
+    ),
+    "VoxtralRealtimeGeneration": "its audio encoder keeps a cache of its own (vllm/model_executor/models/whisper_causal.py)",
+    "CohereAsrForConditionalGeneration": "its file's own format is not read (vllm/model_executor/models/cohere_asr.py)",
+    "NemotronParseForConditionalGeneration": "its decoder's file is not read (vllm/model_executor/models/nemotron_parse.py)",
+}
+
+
+def class_names(model: Model) -> list[str]:
+    """The classes that the file names, or the one of its type."""
+    names = model.metadata.get("architectures")
+    if not isinstance(names, list):
+        names = [CLASS_OF_TYPE.get(model.model_type, "")]
+    return [name for name in names if isinstance(name, str)]
+
+
+def reading_of(model: Model) -> Reading:
+    """The row of the decoder's type, or the plain one, and what the file's class changes of it."""
+    row = READINGS.get(model.model_type, DEFAULT)
+    for name in class_names(model):
+        row = replace(row, **dict(CLASS_READINGS.get(name, ())))
+    return row

@@ -12,11 +12,12 @@ from kvcalc.core.layers import CrossAttention, FullAttention, Layer, Recurrent
 from kvcalc.core.model import Model, Request
 from kvcalc.engines.vllm.backends import SM100
 from kvcalc.engines.vllm.blocks import Blocks, settle, spec_of
-from kvcalc.engines.vllm.layers import Cache, caches_of, layers_as_read, make_context
+from kvcalc.engines.vllm.layers import Cache, caches_of, make_context
 from kvcalc.engines.vllm.lengths import fitted_from, longest_length
-from kvcalc.engines.vllm.models import CLASS_OF_TYPE, FP8_BY_DEFAULT_ON_SM100, LAST_SERVED, reading_of
+from kvcalc.engines.vllm.models import FP8_BY_DEFAULT_ON_SM100, LAST_SERVED, STATEFUL, UNMODELLED, class_names, reading_of
 from kvcalc.engines.vllm.options import Settings, default_batched, settings_of
 from kvcalc.engines.vllm.plan import Plan, make_plan
+from kvcalc.engines.vllm.readings import layers_as_read
 from kvcalc.engines.vllm.specs import SLIDING, SLIDING_MLA, Load, Spec
 from kvcalc.errors import EngineError
 
@@ -42,7 +43,7 @@ def set_up(model: Model, request: Request) -> Setup:
     """Read the model as vLLM does, and cut its cache. Raises UsageError, EngineError."""
     _check_served(model)
     settings = settings_of(model, request)
-    reading = reading_of(model.model_type)
+    reading = reading_of(model)
     layers = layers_as_read(model, reading)
     cache_dtype = _resolved_dtype(model, settings)
     context = make_context(model, settings, layers, cache_dtype)
@@ -59,23 +60,27 @@ def set_up(model: Model, request: Request) -> Setup:
 
 
 def _check_served(model: Model) -> None:
-    names = model.metadata.get("architectures")
-    if not isinstance(names, list):
-        names = [CLASS_OF_TYPE.get(model.model_type, "")]
+    names = class_names(model)
     for name in names:
-        if isinstance(name, str) and name in LAST_SERVED:
-            raise EngineError(
-                f"vLLM {VERSION} does not serve {name}; the last release that did is {LAST_SERVED[name]}",
-                "vllm/model_executor/models/registry.py",
-                "--engine exact or transformers count it",
-            )
-    crosses = any(isinstance(part, CrossAttention) for layer in model.layers for part in layer)
-    if crosses and not reading_of(model.model_type).crosses:
-        raise EngineError(
-            f"vLLM {VERSION} serves no {model.model_type}: of the encoder-decoder models only Whisper and its kin",
-            "vllm/model_executor/models/registry.py",
-            "--engine exact or transformers count it",
-        )
+        if name in LAST_SERVED:
+            raise _unserved(f"does not serve {name}; the last release that did is {LAST_SERVED[name]}")
+    for name in (*names, model.model_type):
+        if name in UNMODELLED:
+            raise EngineError(f"{name} is not modelled for vLLM: {UNMODELLED[name]}", fix="--engine exact counts it")
+    parts = [part for layer in model.layers for part in layer]
+    if any(isinstance(part, CrossAttention) for part in parts) and not reading_of(model).crosses:
+        raise _unserved(f"serves no {model.model_type}: of the encoder-decoder models only Whisper and its kin")
+    if (
+        any(isinstance(part, Recurrent) for part in parts)
+        and model.format != "gguf"
+        and model.model_type not in STATEFUL | {"toy"}
+    ):
+        raise _unserved(f"serves no {model.model_type}: it has no class for its recurrent layers")
+
+
+def _unserved(what: str) -> EngineError:
+    where, fix = "vllm/model_executor/models/registry.py", "--engine exact or transformers count it"
+    return EngineError(f"vLLM {VERSION} {what}", where, fix)
 
 
 def _resolved_dtype(model: Model, settings: Settings) -> str:
@@ -95,7 +100,7 @@ def _check_ranks(model: Model, settings: Settings, layers: tuple[Layer, ...]) ->
             "vllm/config/model.py: verify_with_parallel_config",
             f"take a number of ranks that divides {heads}",
         )
-    if settings.pp > 1 and not reading_of(model.model_type).pipeline:
+    if settings.pp > 1 and not reading_of(model).pipeline:
         raise EngineError(
             f"vLLM has no pipeline parallelism for {model.model_type}", "vllm/config/model.py", "take --tp, or one stage"
         )
