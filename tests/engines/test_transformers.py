@@ -97,7 +97,7 @@ def test_every_measured_case_in_both_forms() -> None:
         for form in ("config", "raw_config")
         if row.get(form) and tally(row[form], row).total_bytes != row["total_bytes"]
     ]
-    assert len(wrong) <= 2, wrong  # qwen4_exp's rows of positions, one case in two forms
+    assert wrong == []
 
 
 def request(tokens: int, **options: OptionValue) -> Request:
@@ -127,6 +127,14 @@ def test_after_a_prompt_the_whole_of_it_is_held() -> None:
 def test_one_step_later_only_the_window_is_held() -> None:
     found = ENGINE.allocate(model_of(MISTRAL, "", "m"), request(101, prompt_tokens=100))
     assert (found.total_bytes, found.held_bytes) == (2 * 7 * ROW, 2 * 8 * ROW)
+
+
+def test_deepseek_v4_holds_plain_window_rows_twice() -> None:
+    """Ratio 0 is the library's plain window class; compressing layers keep one tensor (models/deepseek_v4, HCA cache)."""
+    config = {"model_type": "deepseek_v4", "num_hidden_layers": 2, "compress_ratios": [0, 128], "sliding_window": 8}
+    found = ENGINE.allocate(model_of({**config, "head_dim": 64, "torch_dtype": "bfloat16"}, "", "m"), request(100))
+    window = 7 * 64 * 2
+    assert [run.bytes_per_layer for run in found.layers] == [2 * window, window + 100 * 2 * 64 * 2]
 
 
 def test_latent_rows_were_expanded_before_they_were_kept() -> None:

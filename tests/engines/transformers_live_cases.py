@@ -203,6 +203,7 @@ VARIANTS: tuple[Config, ...] = (
     {"model_type": "falcon", **_SMALL, "multi_query": False},
     {"model_type": "gpt_bigcode", "n_embd": 256, "n_layer": 2, "n_head": 8, "multi_query": False},
     {"model_type": "deepseek_v3", **_MLA},
+    {"model_type": "deepseek_v4", "compress_ratios": [0, 4, 128, 0], "num_hidden_layers": 4, "sliding_window": 8},
     {"model_type": "deepseek_v32", **_MLA, "index_head_dim": 32, "index_n_heads": 4, "index_topk": 4},
     {"model_type": "jamba", **_SMALL, "attn_layer_period": 3, "attn_layer_offset": 1, "num_experts": 2, "num_experts_per_tok": 1},
     {"model_type": "nemotron_h", **_SMALL, "head_dim": 32, "hybrid_override_pattern": "M*-ME*", "n_routed_experts": 8},

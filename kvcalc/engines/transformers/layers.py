@@ -33,6 +33,7 @@ KERNEL_NOTE = "the whole kernel's columns, not one less"
 MODEL_STATE_NOTE = "in the model's own type"
 FLOAT_STATE_NOTE = "float32 whatever the model's type"
 SAME_ARRAY_NOTE = "keys and values are one tensor, counted once"
+TWICE_NOTE = "keys and values are the same rows, held twice"
 OPEN_NOTE = "tokens that wait for their compressed row, in the model's type"
 
 # Code that keeps one column less than the kernel: RecurrentGemma outside the cache object, Zaya by its own padding.
@@ -135,9 +136,9 @@ def _compressed(part: CompressedAttention, types: Types, case: Case) -> tuple[Sl
     closed group: its rows in the model's type and its gates in float32.
     """
     reach, note = window_reach(part.window, case)
+    if not part.ratio:  # the library's plain window class, which is handed the same rows twice
+        return key_value(reach, 1, part.head_dim, part.head_dim, types, f"{TWICE_NOTE}; {note}")
     found = [vectors("kv", "window rows", reach, 1, part.head_dim, types.k, f"{SAME_ARRAY_NOTE}; {note}")]
-    if not part.ratio:
-        return tuple(found)
     series = 2 if part.index_head_dim else 1
     for component, width in (("kv", part.head_dim), ("index", part.index_head_dim)):
         if width:

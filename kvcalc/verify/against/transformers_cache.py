@@ -91,9 +91,13 @@ def config_of(config: Mapping[str, object]) -> Any:
     if model_type not in mapping:
         raise EngineError(f"the installed transformers knows no model type {str(model_type)[:60]!r}", "model_type")
     try:
-        return mapping[model_type].from_dict(values)
+        found = mapping[model_type].from_dict(values)
+        unread = isinstance(found.get_text_config(decoder=True), Mapping)
     except Exception as problem:
         raise EngineError(f"transformers refuses this config: {_first_line(problem)}", "config.json") from problem
+    if unread:
+        raise EngineError(f"transformers' {type(found).__name__} has no nested decoder: its keys stay unread", "model_type")
+    return found
 
 
 def model_classes(config: Any) -> list[Any]:
