@@ -85,6 +85,9 @@ NEEDS: dict[str, Config] = {
     },
     "longcat_flash": {"num_layers": 2},
     "dory": {"n_input_layers": 3, "n_output_layers": 3},
+    "gpt_neo": {"num_layers": 4, "attention_types": [[["global", "local"], 2]]},
+    "gemma3n_text": {"num_hidden_layers": 20, "num_kv_shared_layers": 10},
+    "inkling2_loop_text": {"loop_layer_index_start": 6, "loop_layer_index_end": 12},
     "qwen4_exp_text": {
         "ple_layer_ids": [],
         "num_experts": 4,
@@ -105,6 +108,8 @@ NEEDS: dict[str, Config] = {
     },
     "zamba2": {"num_hidden_layers": 54},
 }
+NEEDS["gemma3n"] = {"text_config": NEEDS["gemma3n_text"]}
+NEEDS["inkling2_loop"] = {"text_config": NEEDS["inkling2_loop_text"]}
 NEEDS["qwen4_exp"] = {"text_config": NEEDS["qwen4_exp_text"]}
 NEEDS["cohere_compass"] = {"text_config": NEEDS["cohere_compass_text"]}
 NEEDS["qwen3_omni_moe"] = {"thinker_config": NEEDS["qwen3_omni_moe_thinker"]}
