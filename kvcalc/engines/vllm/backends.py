@@ -168,6 +168,7 @@ _LARGE_PAGES = (16, 32, 64, 128, 256, 512, 1024)
 
 FLASH_ATTN = Backend("FLASH_ATTN", multiple=16, reject=_flash_attn)
 FLASH_ATTN_FP8_512 = Backend("FLASH_ATTN", sizes=(64,), reject=_flash_attn)  # FA4's 64-token tile on SM 9.0
+FLASH_ATTN_DIFFKV = Backend("FLASH_ATTN_DIFFKV", multiple=16, reject=_flash_attn)  # values narrower than keys
 FLASHINFER = Backend("FLASHINFER", sizes=(16, 32, 64), reject=_flashinfer)
 FLASHINFER_GQA = Backend("FLASHINFER", sizes=_LARGE_PAGES, reject=_flashinfer)  # trtllm-gen kernels: grouped heads on SM 10.0
 TRITON = Backend("TRITON_ATTN", multiple=16, reject=_triton)
@@ -202,10 +203,13 @@ PRIORITIES: dict[tuple[str, bool, bool], tuple[Backend, ...]] = {
 }
 
 
-def choose(need: Need, platform: str, block_size: int | None) -> Backend:
-    """The first backend in vLLM's order that takes the layer, and the block size if one is asked. Raises EngineError."""
+def choose(need: Need, platform: str, block_size: int | None, forced: Sequence[Backend] = ()) -> Backend:
+    """The first backend in vLLM's order that takes the layer, and the block size if one is asked. Raises EngineError.
+
+    ``forced`` are those that the model's class takes whatever the order.
+    """
     reasons = []
-    for candidate in _candidates(need, platform):
+    for candidate in forced or _candidates(need, platform):
         backend = _for_layer(candidate, need, platform)
         reason = backend.reject(need, platform)
         if not reason and block_size and platform != CPU and not backend.takes(block_size):

@@ -25,7 +25,18 @@ from kvcalc.core.layers import (
     SlidingAttention,
 )
 from kvcalc.core.model import Model
-from kvcalc.engines.vllm.backends import FP8, INDEXER, PER_TOKEN_HEAD, TURBOQUANT, Backend, Need, choose
+from kvcalc.engines.vllm.backends import (
+    CPU,
+    FLASH_ATTN,
+    FLASH_ATTN_DIFFKV,
+    FP8,
+    INDEXER,
+    PER_TOKEN_HEAD,
+    TURBOQUANT,
+    Backend,
+    Need,
+    choose,
+)
 from kvcalc.engines.vllm.models import Reading, reading_of
 from kvcalc.engines.vllm.options import Settings
 from kvcalc.engines.vllm.specs import CHUNKED, CROSS, FULL, MLA, SLIDING, SLIDING_MLA, STATE
@@ -43,6 +54,7 @@ _BOUNDARY = 2  # attention layers at each end that TurboQuant leaves alone
 V4_SPARSE = Backend("FLASHMLA_SPARSE_DSV4", sizes=(V4_BLOCK,), mla=True, sparse=True)
 V4_WINDOW = Backend("DEEPSEEK_SPARSE_SWA", multiple=32, mla=True, sparse=True)
 M3_INDEXER = Backend("MINIMAX_M3_INDEXER", sizes=(128,))
+INKLING_CONV = Backend("INKLING_SCONV_SWA", multiple=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +116,8 @@ def _part(context: Context, index: int, depth: int, layer: Layer, part: Part) ->
             return [_indexer(index, layer, part)]
         case CompressedAttention():
             return _compressed(context, index, part)
+        case Recurrent() if context.reading.packed_convs:
+            return [_packed_convs(context, index, layer, part)]
         case Recurrent():
             return [_state(context, index, part)]
         case Shared() | NoCache():
@@ -136,12 +150,21 @@ def _headed(context: Context, index: int, depth: int, part: HeadedAttention) -> 
         label="keys and values of the encoder" if need.cross else "keys and values",
         token_bytes=heads * head_bytes(part.head_dim, part.v_head_dim, dtype),
         window=getattr(part, "window", 0) or getattr(part, "chunk", 0),
-        backend=choose(need, context.settings.platform, context.settings.block_size),
+        backend=choose(need, context.settings.platform, context.settings.block_size, _forced(context, part)),
         heads=heads,
         k_width=part.head_dim,
         v_width=part.v_head_dim,
         dtype=dtype,
     )
+
+
+def _forced(context: Context, part: HeadedAttention) -> tuple[Backend, ...]:
+    """The backend that the class names itself, whatever the platform's order."""
+    if context.settings.platform == CPU:
+        return ()
+    if part.head_dim != part.v_head_dim:
+        return (FLASH_ATTN_DIFFKV,)
+    return (FLASH_ATTN,) if context.reading.flash_attn else ()
 
 
 def _alibi(context: Context) -> bool:
@@ -297,6 +320,30 @@ def _v4_buffer(index: int, ratio: int, width: int) -> Cache:
     )
 
 
+def _packed_convs(context: Context, index: int, layer: Layer, part: Recurrent) -> Cache:
+    """Inkling: a layer's convolutions are one sliding window of kernel tokens, their channels packed a KV head.
+
+    A head's width is rounded up to a power of two, so that attention pages divide the convolutions'.
+    """
+    total = next((other.num_kv_heads for other in layer if isinstance(other, HeadedAttention)), 0)
+    heads, kernel = heads_on_rank(total, context), part.convs[0].kernel
+    width = 1 << (sum(conv.channels // total for conv in part.convs) - 1).bit_length()
+    return Cache(
+        layer=index,
+        kind=SLIDING,
+        label="convolution columns",
+        component="state",
+        token_bytes=heads * width * ELEMENT_BYTES,
+        window=kernel,
+        own_block=kernel,
+        backend=INKLING_CONV,
+        heads=heads,
+        k_width=width,
+        dtype="bfloat16",
+        role="convolutions",
+    )
+
+
 def _state(context: Context, index: int, part: Recurrent) -> Cache:
     convs, temporal = _state_elements(context, part)
     conv_dtype = context.settings.conv_dtype
@@ -308,10 +355,18 @@ def _state(context: Context, index: int, part: Recurrent) -> Cache:
         label="states",
         component="state",
         state_bytes=convs * conv_bytes + temporal * state_bytes,
-        checkpoint_blocks=1 if part.variant == "mamba2" else 0,
+        checkpoint_blocks=1 if part.variant == "mamba2" or _flash_kda(context, part) else 0,
         dtype=conv_dtype,
         role=part.variant,
     )
+
+
+def _flash_kda(context: Context, part: Recurrent) -> bool:
+    """Kimi K3: with a bounded gate its prefill kernel stores a checkpoint of heads that are 128 wide."""
+    if part.variant != "kda" or not context.reading.kda_bound or context.settings.platform == CPU:
+        return False
+    bounded = context.model.fields.mapping("linear_attn_config").raw(context.reading.kda_bound) is not None
+    return bounded and part.states[0].shape[-1] == 128 and context.model.dtype in (None, "bfloat16", "float32")
 
 
 def _temporal_bytes(context: Context, part: Recurrent, conv_bytes: int) -> int:

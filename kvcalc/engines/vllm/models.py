@@ -38,6 +38,10 @@ class Reading:
     states: str = ""  # what its recurrent layers are, whatever the type says
     full_tail: str = ""  # that field's groups of layers end in an attending one, and all layers of a last, shorter group attend
     fixed_states: bool = False  # mamba-ssm-cache-dtype plays no part
+    packed_convs: bool = False  # convolutions are windows, not states
+    kda_bound: str = ""  # the bound of KDA's gate stands there, in linear_attn_config
+    flash_attn: bool = False  # the class names FlashAttention itself
+    needs: str = ""  # a field without which the class reads the file otherwise than kvcalc does
     state_dtype: str = ""  # of the temporal state where mamba-ssm-cache-dtype is auto: "field|fallback"
     kv_heads_must_split: bool = False  # no replication: more ranks than KV heads are an error
     bidirectional: str = ""  # a field that, when true, makes the model an encoder without a cache
@@ -59,6 +63,11 @@ READINGS: dict[str, Reading] = {
     "exaone_moe": Reading(window_list="sliding_windows"),
     "laguna": Reading(own_windows=True),
     "gpt_oss": Reading(sinks=True, kv_heads_must_split=True),
+    **dict.fromkeys(
+        ("inkling_text", "inkling_mm_model"),
+        Reading(own_windows=True, packed_convs=True, flash_attn=True, kv_heads_must_split=True, needs="local_layer_ids"),
+    ),
+    "kimi_linear": Reading(kda_bound="gate_lower_bound"),
     "param2moe": Reading(kv_heads_must_split=True),
     "PanguProMoEV2": Reading(windows=NEVER, kv_heads_must_split=True),  # StaticSinkAttention: SinkFullAttentionSpec
     **dict.fromkeys(("granite_swa", "granitemoe_swa"), Reading(sinks=True)),
@@ -161,6 +170,9 @@ CLASS_OF_TYPE: dict[str, str] = {
     "xverse": "XverseForCausalLM",
 }
 
+
+# Attention-free classes: prefix caching is off for them unless asked for.
+ATTENTION_FREE = frozenset({"falcon_mamba", "mamba", "mamba2"})
 
 # Classes that keep states: registry.py, those that are hybrid or attention-free.
 STATEFUL = frozenset(

@@ -21,6 +21,11 @@ def layers_as_read(model: Model, reading: Reading) -> tuple[Layer, ...]:
     """The model's layers as vLLM's class for it sees them. Raises EngineError."""
     if _encoder_only(model.fields, reading):
         return tuple((NoCache("an encoder without a cache"),) for _ in model.layers)
+    if reading.needs and model.fields.raw(reading.needs) is None:
+        raise EngineError(
+            f"vLLM tells {model.model_type}'s windowed layers from {reading.needs} alone, and this file doesn't have it",
+            model.fields.where,
+        )
     layers = _with(_attending_tail(model, reading), lambda index, part: _reread(model, index, part, reading))
     windowed = [part for layer in layers for part in layer if isinstance(part, SlidingAttention)]
     full = any(isinstance(part, FullAttention) for layer in layers for part in layer)

@@ -14,7 +14,15 @@ from kvcalc.engines.vllm.backends import SM100
 from kvcalc.engines.vllm.blocks import Blocks, settle, spec_of
 from kvcalc.engines.vllm.layers import Cache, caches_of, make_context
 from kvcalc.engines.vllm.lengths import fitted_from, longest_length
-from kvcalc.engines.vllm.models import FP8_BY_DEFAULT_ON_SM100, LAST_SERVED, STATEFUL, UNMODELLED, class_names, reading_of
+from kvcalc.engines.vllm.models import (
+    ATTENTION_FREE,
+    FP8_BY_DEFAULT_ON_SM100,
+    LAST_SERVED,
+    STATEFUL,
+    UNMODELLED,
+    class_names,
+    reading_of,
+)
 from kvcalc.engines.vllm.options import Settings, default_batched, settings_of
 from kvcalc.engines.vllm.plan import Plan, make_plan
 from kvcalc.engines.vllm.readings import layers_as_read
@@ -152,6 +160,13 @@ def _stages(model: Model, settings: Settings, caches: Sequence[Cache]) -> list[i
     return [stage_of_layer[cache.layer * depth // len(model.layers)] for cache in caches]
 
 
+def _attention_free(model: Model) -> bool:
+    """By its class: a hybrid whose file has no attending layer is a hybrid still. A GGUF file's type is llama.cpp's."""
+    if model.format == "gguf":
+        return all(isinstance(part, Recurrent) for layer in model.layers for part in layer)
+    return model.model_type in ATTENTION_FREE
+
+
 def load_of(model: Model, settings: Settings, request: Request, layers: tuple[Layer, ...], max_len: int) -> Load:
     """What the blocks of a length depend on. Raises EngineError for a length that the model wasn't made for."""
     longest = longest_length(model)
@@ -165,7 +180,6 @@ def load_of(model: Model, settings: Settings, request: Request, layers: tuple[La
         )
     parts = [part for layer in layers for part in layer]
     crosses = any(isinstance(part, CrossAttention) for part in parts)
-    states_alone = bool(parts) and all(isinstance(part, Recurrent) for part in parts)
-    caching = settings.prefix_caching if settings.prefix_caching is not None else not (crosses or states_alone)
+    caching = settings.prefix_caching if settings.prefix_caching is not None else not (crosses or _attention_free(model))
     batched = settings.batched_tokens or default_batched(settings, request, max_len, chunked=not crosses)
     return Load(max_len, batched, settings.concurrent_batches, settings.dcp, caching, settings.speculative)
