@@ -111,9 +111,9 @@ def _part(context: Context, index: int, depth: int, layer: Layer, part: Part) ->
         case FullAttention() | SlidingAttention() | ChunkedAttention() | CrossAttention():
             return [_headed(context, index, depth, part)]
         case LatentAttention():
-            return [_latent(context, index, part, sparse=_is_sparse(context, layer))]
+            return [_latent(context, index, part, sparse=_is_sparse(context, index, layer))]
         case Indexer():
-            return [_indexer(index, layer, part)]
+            return [_indexer(index, layer, part)] if _is_sparse(context, index, layer) else []
         case CompressedAttention():
             return _compressed(context, index, part)
         case Recurrent() if context.reading.packed_convs:
@@ -124,7 +124,10 @@ def _part(context: Context, index: int, depth: int, layer: Layer, part: Part) ->
             return []
 
 
-def _is_sparse(context: Context, layer: Layer) -> bool:
+def _is_sparse(context: Context, index: int, layer: Layer) -> bool:
+    if context.reading.sparse_kinds:
+        kinds = context.model.fields.texts("layer_types") or []
+        return index < len(kinds) and kinds[index] in context.reading.sparse_kinds
     return any(isinstance(part, Indexer) for part in layer) or context.model.fields.raw("index_topk") is not None
 
 

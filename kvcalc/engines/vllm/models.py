@@ -40,6 +40,7 @@ class Reading:
     fixed_states: bool = False  # mamba-ssm-cache-dtype plays no part
     packed_convs: bool = False  # convolutions are windows, not states
     kda_bound: str = ""  # the bound of KDA's gate stands there, in linear_attn_config
+    sparse_kinds: tuple[str, ...] = ()  # only layers that layer_types calls so read sparsely and have an indexer
     flash_attn: bool = False  # the class names FlashAttention itself
     needs: str = ""  # a field without which the class reads the file otherwise than kvcalc does
     state_dtype: str = ""  # of the temporal state where mamba-ssm-cache-dtype is auto: "field|fallback"
@@ -51,12 +52,14 @@ class Reading:
 
 READINGS: dict[str, Reading] = {
     **dict.fromkeys(
-        ("qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "qwen2_audio", "qwen3"), Reading(windows=NO_MIX)
+        ("qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "qwen2_5_omni_text", "qwen2_audio", "qwen3"),
+        Reading(windows=NO_MIX),
     ),
     **dict.fromkeys(
         ("qwen2_moe", "qwen3_moe", "qwen3_vl", "qwen3_vl_text", "qwen3_vl_moe", "qwen3_vl_moe_text"),
         Reading(windows=ALL_OR_NONE),
     ),
+    **dict.fromkeys(("Keye", "KeyeVL1_5", "midashenglm", "minicpmo", "minicpmv"), Reading(windows=NO_MIX)),  # Qwen's decoders
     **dict.fromkeys(("cohere2", "cohere2_moe"), Reading(window_plus=1)),  # a windowed layer sees [pos - window, pos]
     **dict.fromkeys(("mimo_v2", "mimo_v2_flash"), Reading(own_windows=True, sinks=True, window_field="sliding_window_size")),
     "step3p5": Reading(alternates=True, other_heads="attention_other_setting"),
@@ -66,6 +69,10 @@ READINGS: dict[str, Reading] = {
     **dict.fromkeys(
         ("inkling_text", "inkling_mm_model"),
         Reading(own_windows=True, packed_convs=True, flash_attn=True, kv_heads_must_split=True, needs="local_layer_ids"),
+    ),
+    **dict.fromkeys(
+        ("hy_v4", "hy_v4_vl_text"),
+        Reading(sparse_kinds=("sparse_attention", "sparse", "indexed_attention", "deepseek_sparse_attention")),
     ),
     "kimi_linear": Reading(kda_bound="gate_lower_bound"),
     "param2moe": Reading(kv_heads_must_split=True),
@@ -201,6 +208,7 @@ UNMODELLED: dict[str, str] = {
     **dict.fromkeys(
         ("deepseek_v41", "deepseek_v41_text"), "its layers share compressed rows and replay windows (vllm/models/deepseek_v41)"
     ),
+    "step1": "vLLM starts it with --attention-backend TRITON_ATTN alone (its square-root ALiBi), which can't be said here",
     "VoxtralRealtimeGeneration": "its audio encoder keeps a cache of its own (vllm/model_executor/models/whisper_causal.py)",
     "CohereAsrForConditionalGeneration": "its file's own format is not read (vllm/model_executor/models/cohere_asr.py)",
     "NemotronParseForConditionalGeneration": "its decoder's file is not read (vllm/model_executor/models/nemotron_parse.py)",

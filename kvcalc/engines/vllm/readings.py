@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from kvcalc.core.fields import Fields
+from kvcalc.core.fields import Field, Fields
 from kvcalc.core.layers import FullAttention, LatentAttention, Layer, NoCache, Part, Recurrent, SlidingAttention
 from kvcalc.core.model import Model
 from kvcalc.engines.vllm.models import ALL_OR_NONE, AS_LAYERS, NEVER, NO_MIX, Reading
@@ -98,9 +98,10 @@ def _reread(model: Model, index: int, part: Part, reading: Reading) -> Part:
 
 def _windowed(fields: Fields, index: int, part: SlidingAttention, reading: Reading) -> SlidingAttention:
     """Its window and heads, where the class takes them from another field."""
-    listed = fields.ints(reading.window_list) if reading.window_list else None
-    if listed is not None and index < len(listed) and listed[index]:
-        part = replace(part, window=listed[index])
+    listed = fields.raw(reading.window_list) if reading.window_list else None
+    if isinstance(listed, list) and index < len(listed):  # null for the full layers
+        own = Fields({"window": Field(listed[index], fields.at(reading.window_list))}, fields.where)
+        part = replace(part, window=own.int("window"))
     if reading.window_field and fields.int_or_none(reading.window_field):
         part = replace(part, window=fields.int(reading.window_field))
     if reading.other_heads and fields.raw(reading.other_heads):
