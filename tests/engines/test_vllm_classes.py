@@ -297,3 +297,22 @@ def test_param2_splits_its_heads_and_repeats_none() -> None:
     assert planned(config, tensor_parallel_size=2).report["bytes_per_block"] == 2 * 16 * 1 * 256 * BF16
     with pytest.raises(EngineError, match="2 KV heads"):
         planned(config, tensor_parallel_size=4)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "llama", "architectures": ["SmolVLMForConditionalGeneration"]},
+        {"model_type": "mamba2", "num_heads": 16, "head_dim": 64, "n_groups": 1, "state_size": 128},
+    ],
+)
+def test_classes_without_pipeline_stages_refuse_them(config: dict[str, object]) -> None:
+    """model_executor/models/interfaces.py: SupportsPP is not among the class's bases."""
+    with pytest.raises(EngineError, match="pipeline"):
+        planned({**config, "num_hidden_layers": 4}, pipeline_parallel_size=2)
+
+
+def test_embedding_classes_that_see_both_ways_keep_nothing() -> None:
+    """models/config.py: LlamaBidirectionalConfig makes every layer an encoder's."""
+    config = {"model_type": "llama", "num_hidden_layers": 2, "architectures": ["LlamaBidirectionalModel"]}
+    assert planned(config).total_bytes == 0

@@ -45,6 +45,7 @@ class Reading:
     needs: str = ""  # a field without which the class reads the file otherwise than kvcalc does
     state_dtype: str = ""  # of the temporal state where mamba-ssm-cache-dtype is auto: "field|fallback"
     kv_heads_must_split: bool = False  # no replication: more ranks than KV heads are an error
+    encoder: bool = False  # it sees both ways, and keeps no cache
     bidirectional: str = ""  # a field that, when true, makes the model an encoder without a cache
     pipeline: bool = True
     crosses: bool = False  # an encoder-decoder that is served
@@ -85,7 +86,10 @@ READINGS: dict[str, Reading] = {
     **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), Reading(state_dtype=QWEN_STATES)),
     "AXK1": Reading(expands_latent=True),  # is_deepseek_mla knows it as axk1 alone, and its class then takes plain heads
     **dict.fromkeys(("gemma3", "gemma3_text"), Reading(bidirectional="use_bidirectional_attention")),
-    **dict.fromkeys(("gemma3n", "gemma3n_text", "zamba2", "hrm_text"), Reading(pipeline=False)),
+    **dict.fromkeys(
+        ("diffusion_gemma_text", "gemma3n", "gemma3n_text", "hrm_text", "iquestloopcoder", "mamba2", "zamba2"),
+        Reading(pipeline=False),
+    ),
     "whisper": Reading(pipeline=False, crosses=True),
 }
 DEFAULT = Reading()
@@ -99,11 +103,38 @@ CLASS_READINGS: dict[str, tuple[tuple[str, Any], ...]] = {
             "InternS2PreviewForConditionalGeneration",
             "MiniCPMV4_6ForConditionalGeneration",
             "MiniCPMV4_7ForConditionalGeneration",
-            "NemotronH_Nano_Omni_Reasoning_V3",
-            "NemotronH_Omni_Reasoning_V3",
-            "NemotronH_Super_Omni_Reasoning_V3",
         ),
         (("state_dtype", ""),),
+    ),
+    **dict.fromkeys(
+        ("NemotronH_Nano_Omni_Reasoning_V3", "NemotronH_Omni_Reasoning_V3", "NemotronH_Super_Omni_Reasoning_V3"),
+        (("state_dtype", ""), ("pipeline", False)),
+    ),
+    # models/config.py sets is_causal to false for these
+    **dict.fromkeys(
+        (
+            "LlamaBidirectionalForSequenceClassification",
+            "LlamaBidirectionalModel",
+            "LlamaNemotronVLForSequenceClassification",
+            "LlamaNemotronVLModel",
+            "VoyageQwen3BidirectionalEmbedModel",
+        ),
+        (("encoder", True),),
+    ),
+    # no SupportsPP, whatever the decoder has
+    **dict.fromkeys(
+        (
+            "AriaForConditionalGeneration",
+            "DeepseekV4ForConditionalGeneration",
+            "FireRedASR2ForConditionalGeneration",
+            "FunASRForConditionalGeneration",
+            "Idefics3ForConditionalGeneration",
+            "NemotronH_Nano_VL_V2",
+            "PaddleOCRVLForConditionalGeneration",
+            "Phi4MMForCausalLM",
+            "SmolVLMForConditionalGeneration",
+        ),
+        (("pipeline", False),),
     ),
     "BailingMoeV2_5ForCausalLM": (("states", "lightning"),),
     **dict.fromkeys(

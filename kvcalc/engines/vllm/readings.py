@@ -64,7 +64,7 @@ def _attending_tail(model: Model, reading: Reading) -> tuple[Layer, ...]:
 
 
 def _encoder_only(fields: Fields, reading: Reading) -> bool:
-    if fields.raw("is_causal") is False:
+    if reading.encoder or fields.raw("is_causal") is False:
         return True
     return bool(reading.bidirectional) and fields.raw(reading.bidirectional) is True
 
