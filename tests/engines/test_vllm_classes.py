@@ -316,3 +316,39 @@ def test_embedding_classes_that_see_both_ways_keep_nothing() -> None:
     """models/config.py: LlamaBidirectionalConfig makes every layer an encoder's."""
     config = {"model_type": "llama", "num_hidden_layers": 2, "architectures": ["LlamaBidirectionalModel"]}
     assert planned(config).total_bytes == 0
+
+
+def test_dots3_note_rows_are_all_as_wide_as_the_windowed_ones() -> None:
+    """models/dots3_note/nvidia/model.py: physical_head_size; a block-outermost layout keeps the index pages small."""
+    kinds = ["full_attention", "sliding_attention", "sliding_attention"] * 2
+    config = {**LATENT, "model_type": "dots3_note_text", "num_hidden_layers": 6, "layer_types": kinds, "sliding_window_size": 512}
+    config |= {"swa_kv_lora_rank": 1024, "swa_qk_rope_head_dim": 64}
+    tally = planned(config)
+    row, index_row = (1024 + 64) * BF16, 128 + 4
+    # two full layers with their index pages, and four windowed ones in two groups of two; blocks lie whole rows apart
+    assert tally.report["bytes_per_block"] == -(-64 * 2 * (row + index_row) // row) * row
+    windowed = ("SlidingWindowMLASpec", 2, 64, sliding_blocks(512, 64))
+    assert [group[1:] for group in groups(tally)] == [(4, 64, 128), windowed[1:], windowed[1:]]
+    with pytest.raises(EngineError, match="own type alone"):
+        planned(config, kv_cache_dtype="fp8")
+
+
+def test_glm_5_next_pools_its_index_and_keeps_the_open_pool_in_a_ring() -> None:
+    """models/glm5next/common/attention.py: tokens_per_state = index_kpool, CircularBufferSpec; kda.py: a checkpoint."""
+    config = {**LATENT, "model_type": "glm5_next_text", "num_hidden_layers": 4, "qk_rope_head_dim": 0, "index_kpool": 16}
+    config |= {"layer_types": ["linear_attention"] * 3 + ["indexed_attention"], "linear_lower_bound": -5.0}
+    config |= {"linear_num_heads": 8, "linear_head_dim": 128, "linear_conv_kernel_dim": 4}
+    tally = planned(config)
+    row = 512 * BF16
+    state = 3 * 8 * 128 * 3 * BF16 + 8 * 128 * 128 * 4
+    block = -(-state // (512 * row)) * 512  # 16 tokens a row, 32 rows a page of the index kernels
+    assert tally.report["block_size"] == block
+    # one latent and its index page make a block; each state, padded to a latent's page, and the ring have groups of their own
+    page, index_page = block * row, block // 16 * 132
+    assert block == 16 * 64  # a whole page of the index kernels, so that blocks need only lie whole latent rows apart
+    assert tally.report["bytes_per_block"] == -(-(page + index_page) // row) * row
+    assert sorted(groups(tally)) == [
+        ("CircularBufferSpec", 1, 16, 1),
+        ("MLAAttentionSpec", 2, block, -(-8192 // block)),
+        *[("MambaSpec", 1, block, 3)] * 3,
+    ]

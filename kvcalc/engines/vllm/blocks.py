@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from math import lcm
 
 from kvcalc.engines.vllm.backends import CPU, DEFAULT_BLOCK, TURBOQUANT, Backend, common_block
-from kvcalc.engines.vllm.layers import ELEMENT_BYTES, V4_BLOCK, V4_SPARSE, Cache
+from kvcalc.engines.vllm.cache import ELEMENT_BYTES, Cache
+from kvcalc.engines.vllm.latents import V4_BLOCK, V4_SPARSE
 from kvcalc.engines.vllm.options import Settings
 from kvcalc.engines.vllm.specs import MLA, SLIDING, STATE, Spec
 from kvcalc.errors import EngineError

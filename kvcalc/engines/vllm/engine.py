@@ -1,7 +1,8 @@
 """vLLM 0.32.0: blocks from one pool, groups of layers under block tables, what a rank holds and what it refuses.
 
-The parts: ``options``; ``models`` (how it reads a file); ``layers`` (its caches); ``backends`` and ``blocks`` (block sizes);
-``specs`` (pages); ``groups``; ``plan`` and ``setup`` (all that is decided before the memory counts).
+The parts: ``options``; ``models`` and ``readings`` (how it reads a file); ``layers``, ``latents`` and ``states`` (its caches,
+``cache`` what one is); ``backends`` and ``blocks`` (block sizes); ``specs`` (pages); ``groups``; ``plan`` and ``setup`` (all
+that is decided before the memory counts).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from kvcalc.core.layers import Layer, kind_of
 from kvcalc.core.model import Array, LayerTally, Model, Request, Tally
 from kvcalc.engines.base import Engine
 from kvcalc.engines.ranks import copy_request
+from kvcalc.engines.vllm.cache import Cache
 from kvcalc.engines.vllm.groups import Group, blocks_per_request
-from kvcalc.engines.vllm.layers import Cache
 from kvcalc.engines.vllm.models import NEVER_FLOAT16
 from kvcalc.engines.vllm.options import OPTIONS
 from kvcalc.engines.vllm.plan import Stage, Verdict, judge

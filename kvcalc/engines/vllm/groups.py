@@ -9,7 +9,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
-from kvcalc.engines.vllm.specs import CHUNKED, FULL, FULL_KINDS, MLA, SLIDING, SLIDING_KINDS, SLIDING_MLA, STATE, Load, Spec
+from kvcalc.engines.vllm.specs import (
+    CHUNKED,
+    FULL,
+    FULL_KINDS,
+    MLA,
+    RING,
+    SLIDING,
+    SLIDING_KINDS,
+    SLIDING_MLA,
+    STATE,
+    Load,
+    Spec,
+)
 from kvcalc.errors import EngineError
 from kvcalc.units import ceil_div, round_up
 
@@ -206,7 +218,7 @@ def _packed(specs: Sequence[Spec]) -> tuple[Group, ...]:
         return ceil_div(bucket.repeats, repeats) if repeats and bucket.balanced else 1
 
     def is_state(bucket: _Bucket) -> bool:
-        return bucket.first.kind == STATE or (not repeats and bucket.first.kind in SLIDING_KINDS)
+        return bucket.first.kind in (STATE, RING) or (not repeats and bucket.first.kind in SLIDING_KINDS)
 
     anchor = max(bucket.widest(bucket.count if is_state(bucket) else groups_of(bucket)) for bucket in buckets)
     groups: list[Group] = []

@@ -39,8 +39,11 @@ class Reading:
     full_tail: str = ""  # that field's groups of layers end in an attending one, and all layers of a last, shorter group attend
     fixed_states: bool = False  # mamba-ssm-cache-dtype plays no part
     packed_convs: bool = False  # convolutions are windows, not states
-    kda_bound: str = ""  # the bound of KDA's gate stands there, in linear_attn_config
+    kda_bound: str = ""  # the bound of KDA's gate stands there, or in linear_attn_config
     sparse_kinds: tuple[str, ...] = ()  # only layers that layer_types calls so read sparsely and have an indexer
+    pool: str = ""  # that many tokens share an index row, and a ring holds those of the open pool
+    equal_latents: bool = False  # full latents take rows as wide as windowed ones
+    block_outermost: bool = False  # its backends take a layout of mixed pages alone
     flash_attn: bool = False  # the class names FlashAttention itself
     needs: str = ""  # a field without which the class reads the file otherwise than kvcalc does
     state_dtype: str = ""  # of the temporal state where mamba-ssm-cache-dtype is auto: "field|fallback"
@@ -74,6 +77,10 @@ READINGS: dict[str, Reading] = {
     **dict.fromkeys(
         ("hy_v4", "hy_v4_vl_text"),
         Reading(sparse_kinds=("sparse_attention", "sparse", "indexed_attention", "deepseek_sparse_attention")),
+    ),
+    **dict.fromkeys(("dots3_note", "dots3_note_text"), Reading(equal_latents=True, block_outermost=True)),
+    **dict.fromkeys(
+        ("glm5_next", "glm5_next_text"), Reading(pool="index_kpool", kda_bound="linear_lower_bound", block_outermost=True)
     ),
     "kimi_linear": Reading(kda_bound="gate_lower_bound"),
     "param2moe": Reading(kv_heads_must_split=True),
@@ -218,20 +225,12 @@ STATEFUL = frozenset(
         *("bailing_hybrid", "falcon_h1", "falcon_mamba", "granitemoehybrid", "interns2_mobius_text", "jamba", "kimi_linear"),
         *("lfm2", "lfm2_moe", "mamba", "mamba2", "nemotron_h", "nemotron_h_puzzle", "olmo_hybrid"),
         *("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", "zamba2"),
-        *("inkling_text", "inkling_mm_model"),
+        *("glm5_next", "glm5_next_text", "inkling_text", "inkling_mm_model"),
     )
 )
 
 # Served, but with caches that are not modelled. By the decoder's type, or the class.
 UNMODELLED: dict[str, str] = {
-    **dict.fromkeys(
-        ("glm5_next_text", "glm5_next"),
-        "its pooled indexer keeps a ring of open pools beside states and latents (vllm/models/glm5next)",
-    ),
-    **dict.fromkeys(
-        ("dots3_note_text", "dots3_note"),
-        "its latents are padded to its windows' rows in a cache of their own (vllm/models/dots3_note)",
-    ),
     **dict.fromkeys(
         ("qwen4_exp_text", "qwen4_exp"),
         "its sparse attention and n-gram layers keep several kinds of states (vllm/models/qwen4_exp)",

@@ -12,7 +12,8 @@ from kvcalc.core.layers import CrossAttention, FullAttention, Layer, Recurrent
 from kvcalc.core.model import Model, Request
 from kvcalc.engines.vllm.backends import SM100
 from kvcalc.engines.vllm.blocks import Blocks, settle, spec_of
-from kvcalc.engines.vllm.layers import Cache, caches_of, make_context
+from kvcalc.engines.vllm.cache import Cache, make_context
+from kvcalc.engines.vllm.layers import caches_of
 from kvcalc.engines.vllm.lengths import fitted_from, longest_length
 from kvcalc.engines.vllm.models import (
     ATTENTION_FREE,
@@ -61,7 +62,7 @@ def set_up(model: Model, request: Request) -> Setup:
     _check_context_parallel(settings, caches)
     blocks = settle(caches, settings)
     specs = tuple(spec_of(cache, blocks) for cache in caches)
-    outermost = any(cache.role == "compressor" for cache in caches)
+    outermost = reading.block_outermost or any(cache.role == "compressor" for cache in caches)
     plan = make_plan(specs, _stages(model, settings, caches), settings.pp, block_outermost=outermost, hybrid=settings.hybrid)
     load = load_of(model, settings, request, layers, settings.max_model_len)
     return Setup(model, settings, layers, caches, specs, blocks, plan, load, cache_dtype)

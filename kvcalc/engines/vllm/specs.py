@@ -10,7 +10,7 @@ from math import gcd
 
 from kvcalc.units import ceil_div, round_up
 
-FULL, MLA, SLIDING, SLIDING_MLA, CHUNKED, CROSS, STATE = (
+FULL, MLA, SLIDING, SLIDING_MLA, CHUNKED, CROSS, STATE, RING = (
     "FullAttentionSpec",
     "MLAAttentionSpec",
     "SlidingWindowSpec",
@@ -18,6 +18,7 @@ FULL, MLA, SLIDING, SLIDING_MLA, CHUNKED, CROSS, STATE = (
     "ChunkedLocalAttentionSpec",
     "CrossAttentionSpec",
     "MambaSpec",
+    "CircularBufferSpec",
 )
 FULL_KINDS = (FULL, MLA)
 SLIDING_KINDS = (SLIDING, SLIDING_MLA)
@@ -121,6 +122,10 @@ def _state(spec: Spec, load: Load) -> int:
     return (2 + spec.checkpoint_blocks if load.align_states else 1) + load.speculative
 
 
+def _ring(spec: Spec, load: Load) -> int:  # noqa: ARG001 - one shape for all
+    return 1  # overwritten in place for as long as the request runs
+
+
 _BLOCKS = {
     FULL: _full,
     MLA: _full,
@@ -129,4 +134,5 @@ _BLOCKS = {
     CHUNKED: _chunked,
     CROSS: _cross,
     STATE: _state,
+    RING: _ring,
 }
