@@ -98,7 +98,7 @@ def _settings(running: Running, layers: int | None) -> Settings:
         cache=tuple(word.strip() for word in running.cache.split(",")),
         prompt=parse_count(running.prompt, "a value of --prompt") if running.prompt else None,
         chunks=chunks,
-        layers=layers,
+        layers=1 if layers is None and running.timed else layers,
         seed=running.seed,
         controls=not running.no_controls,
         capacity=int(values["capacity"]) if "capacity" in values else None,

@@ -45,4 +45,7 @@ class Running(Group):
     ] = NONE_GIVEN
     against: Annotated[str | None, _running("--against", text="A library's own cache against its engine: transformers …")] = None
     tp: Annotated[str | None, _running("--tp", text="Run as so many tensor-parallel ranks, each a process of its own.")] = None
-    timed: Annotated[bool, _running("--time", text="Time a decode step at growing lengths.")] = False
+    timed: Annotated[
+        bool,
+        _running("--time", text="Time a decode step at growing lengths; one layer of each kind is checked, unless --layers."),
+    ] = False

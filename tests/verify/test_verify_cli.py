@@ -129,6 +129,12 @@ def test_timing_is_a_table_and_a_picture(cli: Cli, tmp_path: Path) -> None:
     assert all(step["read_bytes"] == step["tokens"] * 2 * (16 + 16) * 2 for step in steps)
 
 
+def test_timing_checks_one_layer_unless_told(cli: Cli) -> None:
+    words = ("verify", "gpt2", "--time", "--cache", "concat", "--tokens", "4", "--no-controls", "--json")
+    assert [check["layers"] for check in cli(*words).json["checks"]] == [1]
+    assert [check["layers"] for check in cli(*words, "--layers", "2").json["checks"]] == [2]
+
+
 def test_a_model_without_keys_has_nothing_to_time(cli: Cli) -> None:
     ran = cli("verify", "mamba-130m", "--layers", "1", "--time", "--cache", "concat", "--tokens", "4")
     assert ran.code == 4
