@@ -283,6 +283,7 @@ def test_inklings_convolutions_are_windows_of_their_own() -> None:
     [
         ({"model_type": "step1", "num_hidden_layers": 2}, "ALiBi"),
         ({"model_type": "llama", "num_hidden_layers": 2, "architectures": ["VoxtralRealtimeGeneration"]}, "encoder"),
+        ({"model_type": "gpt_neo", "num_hidden_layers": 2}, "GPTNeoForCausalLM"),
         ({"model_type": "lfm3", "num_hidden_layers": 3}, "no class for its recurrent layers"),
     ],
 )
@@ -352,3 +353,11 @@ def test_glm_5_next_pools_its_index_and_keeps_the_open_pool_in_a_ring() -> None:
         ("MLAAttentionSpec", 2, block, -(-8192 // block)),
         *[("MambaSpec", 1, block, 3)] * 3,
     ]
+
+
+def test_classes_that_left_vllm_may_run_by_the_librarys_own_code() -> None:
+    """registry.py: inspect_model_cls tries the Transformers backend before it says that a class was supported once."""
+    config = {"model_type": "dots1", "architectures": ["Dots1ForCausalLM"], "num_hidden_layers": 4}
+    kinds = ["full_attention", "full_attention", "sliding_attention", "sliding_attention"]
+    found = groups(planned({**config, "layer_types": kinds, "sliding_window": 512}))
+    assert found == [("FullAttentionSpec", 2, 16, 512), ("SlidingWindowSpec", 2, 16, sliding_blocks(512, 16))]

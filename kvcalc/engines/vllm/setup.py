@@ -18,6 +18,7 @@ from kvcalc.engines.vllm.lengths import fitted_from, longest_length
 from kvcalc.engines.vllm.models import (
     ATTENTION_FREE,
     FP8_BY_DEFAULT_ON_SM100,
+    INCOMPATIBLE,
     LAST_SERVED,
     STATEFUL,
     UNMODELLED,
@@ -73,6 +74,8 @@ def _check_served(model: Model) -> None:
     for name in names:
         if name in LAST_SERVED:
             raise _unserved(f"does not serve {name}; the last release that did is {LAST_SERVED[name]}")
+        if name in INCOMPATIBLE:
+            raise _unserved(f"has no class {name}, and the library's can't run under it")
     for name in (*names, model.model_type):
         if name in UNMODELLED:
             raise EngineError(f"{name} is not modelled for vLLM: {UNMODELLED[name]}", fix="--engine exact counts it")
