@@ -268,6 +268,7 @@ UNMODELLED: dict[str, str] = {
         ("deepseek_v41", "deepseek_v41_text"), "its layers share compressed rows and replay windows (vllm/models/deepseek_v41)"
     ),
     "step1": "vLLM starts it with --attention-backend TRITON_ATTN alone (its square-root ALiBi), which can't be said here",
+    "BailingHybridForCausalLM": "vLLM's registry has no such class (BailingMoeV2_5ForCausalLM, BailingMoeV3ForCausalLM)",
     "VoxtralRealtimeGeneration": "its audio encoder keeps a cache of its own (vllm/model_executor/models/whisper_causal.py)",
     "CohereAsrForConditionalGeneration": "its file's own format is not read (vllm/model_executor/models/cohere_asr.py)",
     "NemotronParseForConditionalGeneration": "its decoder's file is not read (vllm/model_executor/models/nemotron_parse.py)",
