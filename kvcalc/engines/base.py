@@ -9,7 +9,7 @@ from kvcalc.core.counting import Types
 from kvcalc.core.layers import Layer
 from kvcalc.core.model import Model, OptionValue, Request, Tally
 from kvcalc.dtypes import Dtype, find_dtype
-from kvcalc.errors import ArchitectureError, ConfigError, UsageError
+from kvcalc.errors import ArchitectureError, ConfigError, EngineError, UsageError
 from kvcalc.units import parse_bytes, parse_count
 from kvcalc.values import value
 
@@ -102,6 +102,8 @@ class Engine:
     share_of_rest: bool = False  # that share is taken of what the weights leave, not of the whole
     levers: tuple[tuple[str, OptionValue], ...] = ()  # options of its own that may free memory
     memory_options: tuple[str, ...] = ()  # options that name the memory itself
+    # (a card's bytes, its name) → options that it decides where they are unsaid
+    on_card: Callable[[int, str], Mapping[str, OptionValue]] | None = None
     reads_file: bool = False  # works from the file's own keys, not from the model's layers
     excluded: tuple[str, ...] = ("weights", "activations and workspace", "allocator padding and fragmentation")
 
@@ -181,6 +183,14 @@ def require_layers(model: Model) -> None:
             f"the layers of {model.name} could not be told: {model.layers_unknown}",
             model.source,
             "ask an engine that reads this file itself (llama.cpp), or use --assume TYPE",
+        )
+
+
+def refuse_draft(request: Request, engine: str) -> None:
+    """Raise EngineError where draft layers are asked for, under an engine whose allocation of them isn't modelled."""
+    if request.draft:
+        raise EngineError(
+            f"what {engine} allocates for draft layers is not modelled", "--draft", "leave it out, or take --engine exact"
         )
 
 

@@ -35,7 +35,7 @@ from kvcalc.core.layers import (
 )
 from kvcalc.core.model import LayerTally, Model, Request, Tally
 from kvcalc.dtypes import FLOAT32, Dtype, find_dtype
-from kvcalc.engines.base import Engine, Option, require_layers, resolve_request
+from kvcalc.engines.base import Engine, Option, refuse_draft, require_layers, resolve_request
 from kvcalc.engines.ranks import copy_request, share_of, sharing
 from kvcalc.errors import EngineError, UsageError
 from kvcalc.units import ceil_div, format_bytes, round_up
@@ -114,6 +114,7 @@ class Settings:
 def allocate(model: Model, request: Request) -> Tally:
     """The pools of the heaviest rank. Raises EngineError, UsageError."""
     require_layers(model)
+    refuse_draft(request, "SGLang")
     asked = copy_request(request, request.dp_size)
     filled, types, resolved = resolve_request(model, asked)
     types = _cache_types(types, request)

@@ -28,7 +28,7 @@ from kvcalc.core.layers import (
 )
 from kvcalc.core.model import LayerTally, Model, Request, Tally
 from kvcalc.dtypes import find_dtype
-from kvcalc.engines.base import Engine, Option, require_layers, resolve_request
+from kvcalc.engines.base import Engine, Option, refuse_draft, require_layers, resolve_request
 from kvcalc.engines.ranks import copy_request, share_of, sharing, stages
 from kvcalc.errors import EngineError
 from kvcalc.units import ceil_div, format_bytes, parse_counts
@@ -72,6 +72,7 @@ Layers = list[tuple[int, Layer, list[Slab], int | None]]  # index, layer, what a
 def allocate(model: Model, request: Request) -> Tally:
     """The pools of the heaviest rank. Raises EngineError."""
     require_layers(model)
+    refuse_draft(request, "TensorRT-LLM")
     settings = _settings(request)
     asked = copy_request(request, request.dp_size)
     filled, types, resolved = resolve_request(model, asked)

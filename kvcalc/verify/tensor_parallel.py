@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -179,11 +182,11 @@ Found = dict[str, list[float] | list[int]]  # error, tolerance, outputs; bytes o
 
 def _run(plan: Plan, chosen: Sequence[Chosen], ranks: int, backend: str) -> list[Found]:
     """Start the processes and read what the first of them wrote. Raises DeviceError."""
-    from torch.multiprocessing.spawn import ProcessException, spawn
+    from torch.multiprocessing.spawn import ProcessException
 
     with tempfile.TemporaryDirectory(prefix="kvcalc-ranks-") as folder:
         try:
-            spawn(_rank, (ranks, backend, plan, tuple(chosen), folder), nprocs=ranks, join=True)  # type: ignore[no-untyped-call]
+            _together((ranks, backend, plan, tuple(chosen), folder), ranks)
         except ProcessException as problem:
             reason = str(problem).strip().splitlines()[-1][:200]
             raise DeviceError(f"the {ranks} ranks did not finish: {reason}", fix="try fewer, or --device cpu") from None
@@ -191,9 +194,39 @@ def _run(plan: Plan, chosen: Sequence[Chosen], ranks: int, backend: str) -> list
         return found
 
 
+def _together(arguments: tuple[object, ...], ranks: int) -> None:
+    """All ranks to their end; whatever stops this process stops them too. Raises ProcessException."""
+    from torch.multiprocessing.spawn import spawn
+
+    with _deaf():  # a rank that starts must not answer Ctrl-C with a traceback of its own
+        context = spawn(_rank, arguments, nprocs=ranks, join=False)  # type: ignore[no-untyped-call]
+    try:
+        while not context.join():
+            pass
+    finally:
+        for process in context.processes:
+            if process.is_alive():
+                process.kill()
+            process.join()
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _rank(rank: int, ranks: int, backend: str, plan: Plan, chosen: tuple[Chosen, ...], folder: str) -> None:
     """One process."""
     import torch.distributed as dist
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends it at once, in silence
 
     if sys.platform == "linux" and Path("/sys/class/net/lo").exists():
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are here: no host name needs to be found

@@ -23,6 +23,7 @@ from kvcalc.core.layers import (
 )
 from kvcalc.core.model import Model, OptionValue, Request, Tally
 from kvcalc.engines import find_engine
+from kvcalc.engines.vllm.options import card_of
 from kvcalc.engines.vllm.setup import pipeline_stages
 from kvcalc.errors import EngineError, UsageError
 from kvcalc.readers.presets import preset_model
@@ -305,11 +306,45 @@ def test_memory_by_share_of_a_card() -> None:
         (1000, {"max-model-len": 0}),
         (1000, {"max-model-len": 10}),
         (None, {"max-model-len": -1}),
+        (1000, {"available-bytes": GIB, "kv-cache-memory-bytes": GIB}),
+        (1000, {"available-bytes": GIB, "device-memory": GIB}),
+        (1000, {"gpu-memory-utilization": "0.5"}),
+        (1000, {"available-bytes": GIB, "non-kv-bytes": 1}),
     ],
 )
 def test_options_that_can_not_be(tokens: int | None, options: dict[str, OptionValue]) -> None:
     with pytest.raises(UsageError):
         ENGINE.allocate(LLAMA, Request(tokens=tokens, options=options))
+
+
+@pytest.mark.parametrize(
+    ("options", "batched"),
+    [
+        ({}, 8192),
+        ({"device-memory": 24 * GIB}, 2048),
+        ({"device-memory": 80 * GIB}, 8192),
+        ({"device-memory": 180 * GIB}, 16384),
+        ({"device-memory": 80 * GIB, "card": "small"}, 2048),
+        ({"device-memory": 24 * GIB, "usage-context": "offline"}, 8192),
+        ({"platform": "sm100"}, 16384),
+        ({"platform": "cpu", "device-memory": 80 * GIB}, 2048),
+    ],
+    ids=str,
+)
+def test_what_is_scheduled_in_one_step_goes_by_the_card(options: dict[str, OptionValue], batched: int) -> None:
+    """VLLM 0.32.0, engine/arg_utils.py: get_batch_defaults."""
+    model = a_model(*[(FULL,)] * 4, max_position_embeddings=131072)
+    request = Request(tokens=100_000, options=options)
+    assert ENGINE.allocate(model, request).request["max_num_batched_tokens"][0] == batched
+
+
+def test_an_a100_is_batched_like_a_small_card() -> None:
+    assert [card_of(79 * GIB, name) for name in ("h100", "NVIDIA A100-SXM4-80GB")] == ["large", "small"]
+
+
+def test_draft_layers_are_refused() -> None:
+    with pytest.raises(EngineError, match="draft"):
+        ENGINE.allocate(LLAMA, Request(tokens=1000, draft=True))
 
 
 def test_a_length_beyond_the_models_own_is_refused_unless_allowed() -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -101,3 +107,16 @@ def test_types_that_lose_digits_are_not_run() -> None:
     request = Request(tokens=24, k_dtype=find_dtype("q8_0"), v_dtype=find_dtype("q8_0"))
     with pytest.raises(DtypeError, match="ranks are run with"):
         verify_ranks(model_of(SPLIT["heads split"]), request, Settings(device="cpu"), 2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads its children from /proc")
+def test_an_interrupt_ends_the_ranks_too() -> None:
+    """In silence, whoever of them gets the signal: here the first process alone."""
+    argv = [sys.executable, "-m", "kvcalc", "verify", "gemma-3-4b", "--tp", "2"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        while running.poll() is None and len(children.read_text().split()) < 3:  # two ranks, and their tracker
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=60)
+    assert (running.returncode, told.strip()) == (130, "interrupted")

@@ -17,7 +17,7 @@ from kvcalc.engines.ranks import copy_request
 from kvcalc.engines.vllm.cache import Cache
 from kvcalc.engines.vllm.groups import Group, blocks_per_request
 from kvcalc.engines.vllm.models import NEVER_FLOAT16
-from kvcalc.engines.vllm.options import OPTIONS
+from kvcalc.engines.vllm.options import MEMORY_OPTIONS, OPTIONS, card_of
 from kvcalc.engines.vllm.plan import Stage, Verdict, judge
 from kvcalc.engines.vllm.setup import VERSION, Setup, load_of, set_up
 from kvcalc.engines.vllm.specs import STATE, Load, Spec
@@ -312,6 +312,7 @@ ENGINE = Engine(
     ranks=ranks,
     share=("0.92", "vLLM's default gpu-memory-utilization"),
     levers=(("enable-prefix-caching", False), ("max-num-batched-tokens", 2048)),
-    memory_options=("available-bytes", "kv-cache-memory-bytes", "device-memory", "non-kv-bytes", "num-gpu-blocks-override"),
+    memory_options=(*MEMORY_OPTIONS, "num-gpu-blocks-override"),
+    on_card=lambda memory, name: {"card": card_of(memory, name)},
     excluded=("weights", "activations and workspace", "CUDA graphs", "encoder and multimodal caches"),
 )

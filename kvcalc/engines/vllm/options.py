@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import ceil
 
 from kvcalc.core.model import Model, OptionValue, Request
-from kvcalc.engines.base import DEFAULT_TOKENS, Option
+from kvcalc.engines.base import DEFAULT_TOKENS, Option, refuse_draft
 from kvcalc.engines.vllm.backends import CPU, PER_TOKEN_HEAD, SM90, SM100, TURBOQUANT
 from kvcalc.errors import EngineError, UsageError
 
@@ -27,15 +27,25 @@ CACHE_DTYPES = (
     "nvfp4_4over6",
 )
 _STATE_DTYPES = ("auto", "float32", "float16", "bfloat16")
+# Three ways to name the memory, and what a card's own loses.
+MEMORY_OPTIONS = ("available-bytes", "kv-cache-memory-bytes", "device-memory", "gpu-memory-utilization", "non-kv-bytes")
 _CONTEXTS = ("server", "offline")
+# What is scheduled in one step unless said, for a server and offline, and how many sequences (engine/arg_utils.py:
+# get_batch_defaults).
+_CARDS = {"small": ((2048, 8192), 256), "large": ((8192, 16384), 1024), "huge": ((16384, 16384), 1024)}
+_CPU_DEFAULTS = ((2048, 4096), 128)
+_GIB = 2**30
 
 OPTIONS: tuple[Option, ...] = (
     Option("block-size", "int", "tokens a block; hybrids raise it", "what the attention backends take, 16 first", minimum=1),
     Option("kv-cache-dtype", "choice", "the cache's type", "auto: the file's own, else the model's", CACHE_DTYPES),
     Option("max-model-len", "count", "the longest sequence; -1 fits the longest there is memory for", "--tokens", minimum=-1),
-    Option("max-num-batched-tokens", "count", "tokens scheduled in one step", "8192 on cards of 70 GiB and more", minimum=1),
-    Option("max-num-seqs", "count", "sequences at once; bounds the default of the above for short models", "1024", minimum=1),
+    Option("max-num-batched-tokens", "count", "tokens scheduled in one step", "by card and usage-context", minimum=1),
+    Option("max-num-seqs", "count", "sequences at once; bounds the default of the above for short models", "by card", minimum=1),
     Option("usage-context", "choice", "whose default batch size counts", "server", _CONTEXTS),
+    Option(
+        "card", "choice", "small: below 70 GiB, or an A100; huge: from 160 GiB", "by device-memory, else large", tuple(_CARDS)
+    ),
     Option("available-bytes", "bytes", "memory for the cache on each rank", "none: count what the request needs"),
     Option("kv-cache-memory-bytes", "bytes", "the same, by vLLM's own option"),
     Option("device-memory", "bytes", "a card's whole memory, of which gpu-memory-utilization is taken"),
@@ -58,16 +68,6 @@ OPTIONS: tuple[Option, ...] = (
     Option("flashinfer", "bool", "FlashInfer is installed on an SM 9.0 card too", "off"),
     Option("allow-long-max-model-len", "bool", "VLLM_ALLOW_LONG_MAX_MODEL_LEN: beyond what the model was made for", "off"),
 )
-
-_BATCHED = {  # (platform, usage context) → max_num_batched_tokens: cards of 70 GiB, of 160 GiB, the CPU
-    (SM90, "server"): 8192,
-    (SM90, "offline"): 16384,
-    (SM100, "server"): 16384,
-    (SM100, "offline"): 16384,
-    (CPU, "server"): 2048,
-    (CPU, "offline"): 4096,
-}
-_DEFAULT_SEQS = {SM90: 1024, SM100: 1024, CPU: 128}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,8 @@ class Settings:
 def settings_of(model: Model, request: Request) -> Settings:
     """What the request asks of vLLM. Raises UsageError, EngineError."""
     given = request.options
+    refuse_draft(request, "vLLM")
+    _check_memory(given)
     platform = _text(given, "platform", SM90)
     tokens, max_len, origins = _lengths(request)
     settings = Settings(
@@ -137,14 +139,28 @@ def settings_of(model: Model, request: Request) -> Settings:
 
 def default_batched(settings: Settings, request: Request, max_model_len: int, *, chunked: bool) -> int:
     """max_num_batched_tokens where it is unsaid: by card and context, at least the length where prefill isn't chunked."""
-    context = _text(request.options, "usage-context", "server")
-    tokens = _BATCHED[settings.platform, context]
-    seqs = _number(request.options, "max-num-seqs") or _DEFAULT_SEQS[settings.platform]
+    batched, most = _CPU_DEFAULTS if settings.platform == CPU else _CARDS[_card(settings, request.options)]
+    tokens = batched[_CONTEXTS.index(_text(request.options, "usage-context", "server"))]
+    seqs = _number(request.options, "max-num-seqs") or most
     if settings.platform == CPU:
         tokens, seqs = tokens * settings.tp * settings.pp, seqs * settings.tp * settings.pp
     if not chunked:
         tokens = max(tokens, max_model_len)
     return min(tokens, seqs * max_model_len)
+
+
+def _card(settings: Settings, given: Mapping[str, OptionValue]) -> str:
+    """The class of card that the defaults go by."""
+    memory = _number(given, "device-memory")
+    by_memory = card_of(memory) if memory is not None else "huge" if settings.platform == SM100 else "large"
+    return _text(given, "card", by_memory)
+
+
+def card_of(memory: int, name: str = "") -> str:
+    """The class of a card of so many bytes. An A100 is batched like a small one, whatever it has."""
+    if memory >= 160 * _GIB:
+        return "huge"
+    return "large" if memory >= 70 * _GIB and "a100" not in name.lower() else "small"
 
 
 def _lengths(request: Request) -> tuple[int, int, Mapping[str, tuple[object, str]]]:
@@ -183,6 +199,16 @@ def _flag_dtype(request: Request) -> str:
             f"vLLM has no cache type {k.name}", "vllm/config/cache.py: CacheDType", f"one of {', '.join(CACHE_DTYPES)}"
         )
     return k.name
+
+
+def _check_memory(given: Mapping[str, OptionValue]) -> None:
+    """Memory is named one way, and its shares only beside a card's own. Raises UsageError."""
+    ways = [name for name in MEMORY_OPTIONS[:3] if name in given]
+    if len(ways) > 1:
+        raise UsageError(f"-o {ways[0]} and -o {ways[1]} both say how much memory there is", fix="give one of the two")
+    shares = [name for name in MEMORY_OPTIONS[3:] if name in given]
+    if shares and "device-memory" not in given:
+        raise UsageError(f"-o {shares[0]} plays no part without the card's memory", fix="give -o device-memory=24GiB too")
 
 
 def _available(given: Mapping[str, OptionValue]) -> int | None:
