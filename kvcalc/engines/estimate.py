@@ -34,6 +34,12 @@ class Estimate:
         return None if self.kept_bytes is None else self.total_bytes - self.kept_bytes
 
     @property
+    def release(self) -> str:
+        """Whose rules were taken: the release that was asked for, or stood in for it; else the engine's own version."""
+        asked = self.tally.request.get("release", (None, ""))[0]
+        return str(self.tally.report.get("release") or asked or self.engine.version)
+
+    @property
     def total_bytes(self) -> int:
         """Everything that the engine holds."""
         return self.tally.total_bytes

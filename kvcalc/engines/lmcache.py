@@ -50,7 +50,7 @@ def part_slabs(part: Part, types: Types) -> tuple[Slab, ...]:
             return ()
         case _:
             raise EngineError(
-                f"LMCache's {part.kind.replace('_', ' ')} is not modelled", "lmcache/v1", "--engine exact counts it"
+                f"layers of the kind {part.kind.replace('_', ' ')} are not modelled under LMCache",
             )
 
 

@@ -24,7 +24,6 @@ from kvcalc.core.layers import (
     FullAttention,
     Indexer,
     LatentAttention,
-    Layer,
     Part,
     Recurrent,
     SlidingAttention,
@@ -152,14 +151,14 @@ def allocate(model: Model, request: Request) -> Tally:
     for first, count, layer in runs(counted_layers(model, filled)):
         sized = [_slab_rows(slab, plan) for part in layer for slab in slabs_of(part, model.model_type, types, settings, tokens)]
         arrays = tuple(slab.array(((0, sequences),)) for slab, _ in sized)
-        found.append(LayerTally(first, count, layer, kind_of(layer), arrays, _positions(layer, tokens)))
+        found.append(LayerTally(first, count, layer, kind_of(layer), arrays, _positions(sized, tokens)))
         peak += count * sequences * sum(rows * slab.row_bytes for slab, rows in sized)
     total = sum(run.bytes for run in found)
     return Tally(
         tuple(found),
         request={**resolved, **_facts(filled, plan)},
         held_bytes=peak if peak > total else None,
-        notes=("held_bytes is the most that the buffers take, while the prompt's last chunk runs",) if peak > total else (),
+        notes=("the allocator holds the most that the buffers take, while the prompt's last chunk runs",) if peak > total else (),
     )
 
 
@@ -302,8 +301,10 @@ def _slab_rows(sized: Sized, plan: Plan) -> tuple[Slab, int]:
     return replace(slab, reach=Reach(fixed=rows.held)), rows.peak
 
 
-def _positions(layer: Layer, tokens: int) -> int:
-    return 0 if all(isinstance(part, Recurrent) for part in layer) else tokens
+def _positions(sized: list[tuple[Slab, int]], tokens: int) -> int:
+    """Of ``tokens``, those that the longest buffer still has rows for; states have none."""
+    rows = [slab.reach.rows(tokens) for slab, _ in sized if slab.component != "state"]
+    return min(tokens, max(rows, default=0))
 
 
 def _facts(request: Request, plan: Plan) -> dict[str, tuple[object, str]]:

@@ -5,15 +5,15 @@ A figure that is cut looks like another figure, and words broken letter by lette
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.measure import Measurement
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 BAR = "█"
-ANY_WIDTH = 10_000
+GAP = 2  # blanks between columns
 
 
 class FittingTable(Table):
@@ -21,11 +21,22 @@ class FittingTable(Table):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Rows side by side where they fit."""
-        least = Measurement.get(console, options.update(max_width=ANY_WIDTH), self).minimum
-        if self.row_count == 0 or least <= options.max_width:
+        needs = [self._need(console, column) for column in self.columns]
+        room = options.max_width - GAP * (len(needs) - 1)
+        if self.row_count == 0 or sum(least for least, _ in needs) <= room:
+            for column, width in zip(self.columns, shared_widths(needs, room), strict=True):
+                column.width = width
             yield from super().__rich_console__(console, options)
         else:
             yield from self._records(console)
+
+    def _need(self, console: Console, column: Column) -> tuple[int, int]:
+        """(narrowest, widest): a figure is one piece, other text its longest word."""
+        shown = [column.header] if self.show_header else []
+        lines = [line for cell in (*shown, *column.cells) for line in _plain(console, cell).splitlines()]
+        widest = max(map(cell_len, lines), default=0)
+        words = (cell_len(word) for line in lines for word in line.split())
+        return (widest if column.no_wrap else max(words, default=0)), widest
 
     def _records(self, console: Console) -> Iterator[RenderableType]:
         if self.title:
@@ -36,6 +47,17 @@ class FittingTable(Table):
             if index and self.show_header:
                 yield Text()
             yield from _record(headings, [column[index] for column in cells])
+
+
+def shared_widths(needs: Sequence[tuple[int, int]], room: int) -> list[int]:
+    """A width for each (narrowest, widest) column: what it wants, less what the widest can spare where room is short."""
+    widths = [max(least, min(widest, room)) for least, widest in needs]
+    while sum(widths) > room:
+        spare = [index for index, (least, _) in enumerate(needs) if widths[index] > least]
+        if not spare:
+            break
+        widths[max(spare, key=lambda index: widths[index])] -= 1
+    return widths
 
 
 def _record(headings: list[str], values: list[str]) -> Iterator[Text]:

@@ -132,7 +132,7 @@ def _filled(found: Sequence[Estimate], data: Document) -> str:
     warnings = dict.fromkeys(f"{each.model.name}: {warning}" for each in found for warning in each.warnings)
     parts = {
         "TITLE": escape(f"KV cache of {', '.join(names)}"),
-        "INTRO": escape(f"Under the rules of {engine.name} {engine.version} ({engine.source}; {engine.evidence})."),
+        "INTRO": escape(f"Under the rules of {engine.name} {found[0].release} ({engine.source}; {engine.evidence})."),
         "EXCLUDED": _items(dict.fromkeys(text for each in found for text in each.excluded)),
         "WARNINGS": f"<h2>Warnings</h2>\n<ul>{_items(warnings)}</ul>" if warnings else "",
         "FOOTER": escape(f"kvcalc {__version__}. Sizes are binary: 1 KiB = 1,024 bytes; 1k tokens = 1,024."),

@@ -136,7 +136,7 @@ def compare_chart(rows: list[list[Estimate]]) -> Chart:
     """A line for each model over the lengths; at one length a bar for each, by layer kind."""
     first = rows[0][0]
     batch = first.tally.request["batch_size"][0]
-    note = f"engine {first.engine.name} {first.engine.version}, batch {batch}"
+    note = f"engine {first.engine.name} {first.release}, batch {batch}"
     if len(rows[0]) > 1:
         xs = tuple(found.tokens for found in rows[0])
         series = tuple(Series(row[0].model.name, tuple(found.total_bytes for found in row)) for row in rows)

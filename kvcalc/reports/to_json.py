@@ -54,7 +54,7 @@ def estimate_document(found: Estimate, verb: str = "estimate", by_layer: bool = 
     """Everything that an estimate carries."""
     tally = found.tally
     parts: Document = {
-        "engine": engine_part(found.engine),
+        "engine": {**engine_part(found.engine), "version": found.release},
         "model": model_part(found.model),
         "request": request_part(found),
         "total_bytes": tally.total_bytes,

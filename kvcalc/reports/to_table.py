@@ -14,7 +14,7 @@ from rich.text import Text
 from kvcalc.core.layers import FullAttention
 from kvcalc.core.model import Array, LayerTally
 from kvcalc.dtypes import find_dtype
-from kvcalc.reports.fitting import FittingTable
+from kvcalc.reports.fitting import GAP, FittingTable
 from kvcalc.units import format_bytes
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def plain_table(*headings: str, right: Iterable[int] = (), title: str = "") -> T
         title_style="bold",
         pad_edge=False,
         header_style="bold",
-        padding=(0, 2, 0, 0),
+        padding=(0, GAP, 0, 0),
     )
     numeric = set(right)
     for index, heading in enumerate(headings):
@@ -54,11 +54,17 @@ def estimate_view(found: Estimate) -> RenderableType:
 
 
 def headline(found: Estimate) -> Text:
-    """Model, engine, total."""
+    """Model, engine, total; or the refusal in its place."""
     text = Text()
     text.append(found.model.name, style="bold")
-    text.append(f"  under {found.engine.name} {found.engine.version} rules  ")
-    text.append(format_bytes(found.total_bytes), style="bold green")
+    whose = f"{found.engine.name} {found.release}"
+    if found.tally.fits:
+        text.append(f"  under {whose} rules  ")
+        text.append(format_bytes(found.total_bytes), style="bold green")
+    else:
+        text.append("  refused", style="bold red")
+        text.append(f" under {whose} rules")
+        text.append(f": {found.tally.refusal}" if found.tally.refusal else "", style="red")
     return text
 
 
@@ -121,7 +127,8 @@ def layers_table(layers: Sequence[LayerTally], shared: Sequence[Array] = ()) -> 
     table = plain_table("layers", "at", "kind", "positions", "holds", "bytes a layer", "bytes", right=(0, 3, 5, 6))
     for alike in equal_runs(layers):
         run, count = alike[0], sum(each.count for each in alike)
-        positions = f"{run.positions:,}" if run.positions else "-"
+        kept = kept_positions(run)
+        positions = f"{kept:,}" if kept else "-"
         size = f"{run.bytes_per_layer:,}"
         table.add_row(
             str(count),
@@ -135,6 +142,12 @@ def layers_table(layers: Sequence[LayerTally], shared: Sequence[Array] = ()) -> 
     for array in shared:
         table.add_row("", "", array.label, "", array.note or f"{array.rows:,} x {array.row_bytes:,} B", "", f"{array.bytes:,}")
     return table
+
+
+def kept_positions(run: LayerTally) -> int:
+    """Of the longest sequence: never more than the layer has rows."""
+    rows = [array.rows for array in run.arrays if array.component in ("kv", "index")]
+    return min(run.positions, max(rows, default=run.positions))
 
 
 def equal_runs(layers: Sequence[LayerTally]) -> list[list[LayerTally]]:
@@ -167,8 +180,10 @@ def holds(arrays: Sequence[Array]) -> str:
 
 def _waste_row(rows: Table, found: Estimate) -> None:
     if found.waste_bytes:
-        share = 100 * found.waste_bytes / found.total_bytes
-        rows.add_row("beyond what the sequences keep", f"{found.waste_bytes:,} bytes", f"{share:.1f}% of the total")
+        less = found.waste_bytes < 0  # only whole chunks are stored
+        label = "short of what the sequences keep" if less else "beyond what the sequences keep"
+        share = Fraction(100 * found.waste_bytes, found.total_bytes) if found.total_bytes else None
+        rows.add_row(label, f"{abs(found.waste_bytes):,} bytes", "" if less or share is None else f"{share:.1f}% of the total")
 
 
 def summary(found: Estimate) -> Iterable[RenderableType]:
@@ -223,18 +238,24 @@ def exact_number(value: Fraction) -> str:
     return f"{value.numerator:,}" if value.denominator == 1 else f"{float(value):,.2f}"
 
 
+LONG_FIGURE = 32
+
+
 def _report(found: Estimate) -> Iterable[RenderableType]:
-    if found.tally.report:
+    """The engine's figures, then what is too long to stand beside them: its log line, its lists of equal things."""
+    figures = {name: value for name, value in found.tally.report.items() if value is not None}
+    nested = {name: rows for name, rows in figures.items() if _is_table(rows)}
+    shown = {name.replace("_", " "): _shown(value) for name, value in figures.items() if name not in nested}
+    long = {name: text for name, text in shown.items() if " " in text and len(text) > LONG_FIGURE}
+    if len(shown) > len(long):
         table = plain_table("engine's own figure", "value", right=(1,))
-        nested = {name: rows for name, rows in found.tally.report.items() if _is_table(rows)}
-        for name, value in found.tally.report.items():
-            if name in nested or value is None:
-                continue
-            table.add_row(
-                name.replace("_", " "), f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else _shown(value)
-            )
+        for name, text in shown.items():
+            if name not in long:
+                table.add_row(name, text)
         yield Padding(table, (1, 0, 1, 0))
-        yield from (Padding(_rows_table(rows), (0, 0, 1, 0)) for rows in nested.values())
+    for name, text in long.items():
+        yield Padding(Text.assemble((f"{name}: ", "bold"), text), (0, 0, 1, 0))
+    yield from (Padding(_rows_table(rows), (0, 0, 1, 0)) for rows in nested.values())
 
 
 def _is_table(value: object) -> TypeGuard[list[dict[str, object]]]:
@@ -247,13 +268,15 @@ def _rows_table(rows: list[dict[str, object]]) -> Table:
     table = plain_table(*(name.replace("_", " ") for name in columns), right=tuple(range(1, len(columns))))
     for row in rows:
         cells = [row.get(name, "") for name in columns]
-        table.add_row(*(f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else _shown(cell) for cell in cells))
+        table.add_row(*map(_shown, cells))
     return table
 
 
 def _shown(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(str(item) for item in value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
     return f"{value:,.2f}" if isinstance(value, float) else str(value)
 
 

@@ -112,7 +112,9 @@ def test_damaged_files_are_bad_input(path: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_release_can_be_named(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
     base = ["estimate", "--gguf", dump, "--engine", "llama.cpp", "--tokens", "8000", "-o", "flash-attn=off"]
-    assert run(capsys, *base, "-o", "release=b5640")[1]["total_bytes"] == (8000 + 5 * 1024) * ROW
+    older = run(capsys, *base, "-o", "release=b5640")[1]
+    assert older["total_bytes"] == (8000 + 5 * 1024) * ROW
+    assert older["engine"]["version"] == "b5640"
     assert run(capsys, *base)[1]["total_bytes"] == (8192 + 5 * 1024) * ROW
 
 
