@@ -114,7 +114,7 @@ def test_a_release_can_be_named(dump: str, capsys: pytest.CaptureFixture[str]) -
     base = ["estimate", "--gguf", dump, "--engine", "llama.cpp", "--tokens", "8000", "-o", "flash-attn=off"]
     older = run(capsys, *base, "-o", "release=b5640")[1]
     assert older["total_bytes"] == (8000 + 5 * 1024) * ROW
-    assert older["engine"]["version"] == "b5640"
+    assert "'version': 'b5640'" in str(older["engine"])
     assert run(capsys, *base)[1]["total_bytes"] == (8192 + 5 * 1024) * ROW
 
 
