@@ -14,6 +14,7 @@ import pytest
 from kvcalc.core.model import OptionValue, Request, Tally
 from kvcalc.dtypes import find_dtype
 from kvcalc.engines import find_engine
+from kvcalc.engines.transformers import releases
 from kvcalc.errors import EngineError, UsageError
 from kvcalc.readers.hf_config import model_of
 
@@ -127,6 +128,23 @@ def test_after_a_prompt_the_whole_of_it_is_held() -> None:
 def test_one_step_later_only_the_window_is_held() -> None:
     found = ENGINE.allocate(model_of(MISTRAL, "", "m"), request(101, prompt_tokens=100))
     assert (found.total_bytes, found.held_bytes) == (2 * 7 * ROW, 2 * 8 * ROW)
+
+
+@pytest.mark.parametrize(("release", "offset"), [("4.57.6", 0), ("5.24.0", 8)])
+def test_an_xlstm_counts_its_tokens_in_a_tensor_of_its_own(release: str, offset: int) -> None:
+    found = ENGINE.allocate(model_of({"model_type": "xlstm"}, "", "m"), request(10, release=release))
+    assert sum(array.bytes for array in found.shared) == offset
+
+
+def test_older_releases_have_no_static_cache_for_states() -> None:
+    with pytest.raises(EngineError, match="recurrent states"):
+        ENGINE.allocate(model_of({"model_type": "mamba"}, "", "m"), request(10, cache="static", release="4.57.6"))
+
+
+def test_every_change_of_a_release_plays_a_part() -> None:
+    """A change that no rule reads is a rule that was lost."""
+    sources = "".join(path.read_text() for path in Path(releases.__file__).parent.glob("*.py"))
+    assert [change.name for change in releases.CHANGES if sources.count(f'"{change.name}"') < 2] == []
 
 
 def test_deepseek_v4_holds_plain_window_rows_twice() -> None:

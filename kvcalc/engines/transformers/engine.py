@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kvcalc.architectures.class_defaults import CLASS_DEFAULTS, KINDS_BY_CLASS, OLDER_RELEASE, OLDER_TYPES
 from kvcalc.core.counting import Slab, Types, tally_layers
-from kvcalc.core.layers import LatentAttention, Layer, Part
+from kvcalc.core.layers import LatentAttention, Layer, Part, Recurrent
 from kvcalc.core.model import LayerTally, Model, Request, Tally
 from kvcalc.engines.base import Engine, Option, counted_layers, resolve_request
 from kvcalc.engines.transformers import quantized
@@ -109,6 +109,12 @@ def check_static(case: Case, layers: tuple[Layer, ...]) -> None:
             f"a static cache of {capacity:,} positions can't hold {case.tokens:,} tokens",
             "-o max-cache-len",
             f"give -o max-cache-len={case.tokens} or more (generate takes prompt + new tokens - 1)",
+        )
+    if "static_states" not in case.release.has and any(isinstance(part, Recurrent) for layer in layers for part in layer):
+        raise EngineError(
+            f"transformers {case.release.name} has no static cache for recurrent states",
+            "-o cache",
+            "take cache=dynamic, or a release from 5.0.0 on",
         )
     if "latent_mla" not in case.release.has and any(isinstance(part, LatentAttention) for layer in layers for part in layer):
         raise EngineError(

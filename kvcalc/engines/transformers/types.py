@@ -158,8 +158,10 @@ def _padded_rows(case: Case) -> int:
 # --- arrays of no layer ---------------------------------------------------------------------------------------------
 
 
-def sequence_offset(case: Case) -> tuple[Array, ...]:  # noqa: ARG001 - a rule like the others
-    """Counts an xLSTM's tokens in an int64 tensor of one element."""
+def sequence_offset(case: Case) -> tuple[Array, ...]:
+    """Counts an xLSTM's tokens in an int64 tensor of one element; a plain number before."""
+    if "xlstm_offset" not in case.release.has:
+        return ()
     return (Array("other", "sequence offset", 1, 8, 1, 1, "int64"),)
 
 
