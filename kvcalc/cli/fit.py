@@ -50,6 +50,7 @@ def command(
     """What fits beside the weights: the largest length for a batch, or the largest batch for a length."""
     check_targets(drawing, forcing.force)
     engine, request = engine_and_request(types, rules, size)
+    request = _on_card(room, engine, request)
     reference = one_reference(naming, one.model)
     model = load_reference(reference, naming)
     memory = _memory(room, engine, model, reference, naming)
@@ -96,12 +97,22 @@ def _frontier(engine: Engine, model: Model, request: Request, memory: Memory, sh
 
     if request.tokens is not None or request.lengths or "batch_size" in request.origins:
         raise UsageError("--frontier looks for lengths and batches itself", fix="leave out --tokens, --batch and --lengths")
-    rows = frontier(engine, model, request, memory)
+    found = frontier(engine, model, request, memory)
     if showing.json:
-        write_json(frontier_document(engine, model, request, memory, rows))
+        write_json(frontier_document(engine, model, request, memory, found))
     else:
-        show(frontier_view(engine, model, request, memory, rows))
-    return ExitCode.OK if rows else ExitCode.NO
+        show(frontier_view(engine, model, request, memory, found))
+    return ExitCode.OK if found.rows else ExitCode.NO
+
+
+def _on_card(room: Room, engine: Engine, request: Request) -> Request:
+    """What an engine decides by the card that is named, unless it is said."""
+    if room.gpu is None or engine.on_card is None:
+        return request
+    from kvcalc.core.gpus import find_gpu
+
+    card = find_gpu(room.gpu)
+    return replace(request, options={**engine.on_card(card.bytes, card.name), **request.options})
 
 
 def _memory(room: Room, engine: Engine, model: Model, reference: Reference, naming: Naming) -> Memory:

@@ -104,6 +104,10 @@ class Engine:
     memory_options: tuple[str, ...] = ()  # options that name the memory itself
     # (a card's bytes, its name) → options that it decides where they are unsaid
     on_card: Callable[[int, str], Mapping[str, OptionValue]] | None = None
+    caps: tuple[str, ...] = ()  # options that bound the pool, whatever the memory
+    # (model, request) → why the pool so bounded holds no such batch at once, or nothing
+    over_cap: Callable[[Model, Request], str] | None = None
+    at_once: Callable[[Request], tuple[int, str]] | None = None  # sequences that run at once, and the option that says so
     reads_file: bool = False  # works from the file's own keys, not from the model's layers
     excluded: tuple[str, ...] = ("weights", "activations and workspace", "allocator padding and fragmentation")
 

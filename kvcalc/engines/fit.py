@@ -6,12 +6,13 @@ Maximal by construction: the search ends at an answer whose successor does not f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import floor
 
 from kvcalc.core.model import Model, OptionValue, Request, Tally
-from kvcalc.core.search import Found, largest
+from kvcalc.core.search import CEILING, Found, largest
 from kvcalc.dtypes import find_dtype
 from kvcalc.engines.base import Engine
 from kvcalc.errors import EngineError, KvcalcError, UsageError
@@ -22,6 +23,7 @@ Need = Callable[[int, int], int]  # (batch_size, tokens) → bytes that must be 
 TOKENS, BATCH, BOTH, SAMPLE = "tokens", "batch_size", "both", "lengths"
 NARROWER = ("fp8", "q8_0", "q4_0")
 FRONTIER_ROWS = 24
+MEMORY, ENGINE, OPTION, SEARCH, NOTHING = "memory", "engine", "option", "search", "none"  # what stops the next one
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +74,13 @@ class Fit:
     total_bytes: int  # of the answer; of the least that was asked where nothing fits
     need_bytes: int  # what must be there for it: more where the engine holds something back
     limit: str  # what the next one runs into, in words
+    limited_by: str  # and whose limit that is: memory, engine, option, search or none
     tally: Tally | None
     gap: int | None = None  # a smaller one that does not fit
     unbounded: bool = False
     changes: tuple[Change, ...] = ()
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def shortfall(self) -> int:
@@ -152,20 +156,39 @@ def budget_of(engine: Engine, model: Model, request: Request, memory: Memory) ->
 
 
 @dataclass(frozen=True, slots=True)
+class _Limit:
+    """What stops the next one, and whose limit it is."""
+
+    text: str = "memory"
+    by: str = MEMORY
+
+
+@dataclass(frozen=True, slots=True)
 class _Answer:
     found: Found
     need: int
     budget: int
-    refused: str  # the engine's own words against the next one
+    limit: _Limit
 
 
 def need_function(engine: Engine, model: Model, request: Request) -> Need:
-    """Bytes that must be free for a batch and a length: what the engine holds, and what it insists on besides."""
+    """Bytes that must be free for a batch and a length: what the engine holds, and what it insists on besides.
+
+    An option that caps the pool plays no part: ``over_cap`` says what it refuses.
+    """
+    request = replace(request, options={name: value for name, value in request.options.items() if name not in engine.caps})
     if engine.need is not None:
         return engine.need(model, request)
     if engine.total is not None:
         return engine.total(model, request)
     return lambda batch_size, tokens: _held(engine.allocate(model, replace(request, batch_size=batch_size, tokens=tokens)))
+
+
+def over_cap(engine: Engine, model: Model, request: Request) -> str:
+    """Why the pool that an option caps holds no such batch; nothing where it does, or where nothing is capped."""
+    if engine.over_cap is None or not any(name in request.options for name in engine.caps):
+        return ""
+    return engine.over_cap(model, request)
 
 
 def _held(tally: Tally) -> int:
@@ -179,39 +202,75 @@ def _need_of_sample(engine: Engine, model: Model, request: Request) -> Callable[
 
 def fit(engine: Engine, model: Model, request: Request, memory: Memory, searched: str) -> Fit:
     """The largest that fits. Raises UsageError, and what the engine raises for one sequence of one token."""
-    _check_options(engine, request)
+    check_memory_options(engine, request, "kvcalc fit")
     question = _Question(engine, model, request, searched)
     answer = _answer(question, memory)
     changes = sorted(_changes(question, memory, answer), key=lambda change: (change.unit, -change.value))
     return _explained(question, memory, answer, tuple(changes))
 
 
-def _check_options(engine: Engine, request: Request) -> None:
+def check_memory_options(engine: Engine, request: Request, whose: str) -> None:
+    """Raises UsageError where an option of the engine's own names the memory, and ``whose`` does too."""
     for name in engine.memory_options:
         if name in request.options:
             raise UsageError(
-                f"-o {name} names the memory, and so does kvcalc fit",
+                f"-o {name} names the memory, and so does {whose}",
                 fix=f"leave one out: kvcalc estimate takes -o {name}",
             )
 
 
 def _answer(question: _Question, memory: Memory) -> _Answer:
     need, budget = question.need(), question.budget(memory)
-    refusals: dict[int, str] = {}
+    named, taken = _named(question), _taken(question, need)
+    limits: dict[int, _Limit] = {}
 
     def fits(value: int) -> bool:
         try:
-            return need(value) <= budget
+            if need(value) > budget:
+                return False
         except EngineError as problem:
-            refusals[value] = problem.what
+            limits[value] = _Limit(problem.what, OPTION if problem.where.startswith("-o ") else ENGINE)
             return False
-        except UsageError:
-            return True  # less than an option asks for (a prompt, say): too small a question, not too large a cache
+        except UsageError as problem:
+            if value < taken:
+                return True  # less than an option asks for (a prompt, say): too small a question, not too large a cache
+            limits[value] = _Limit(problem.what, OPTION)
+            return False
+        return not _capped(question, value, limits)
 
     found = question.search(fits)
+    beyond = max((value for value in named if value > max(found.value, taken) and fits(value)), default=0)
+    if beyond:
+        found = Found(beyond)
+        fits(beyond + 1)  # says what stops it
     if found.value and _answers(need, found.value):
-        return _Answer(found, need(found.value), budget, refusals.get(found.value + 1, ""))
-    return _Answer(Found(0), _least(need), budget, "")
+        return _Answer(found, need(found.value), budget, _limit_of(question, found, need, limits))
+    return _Answer(Found(0), _least(question, need), budget, limits.get(1, _Limit()))
+
+
+def _capped(question: _Question, value: int, limits: dict[int, _Limit]) -> bool:
+    words = over_cap(question.engine, question.model, question.at(value))
+    if words:
+        limits[value] = _Limit(words, OPTION)
+    return bool(words)
+
+
+def _limit_of(question: _Question, found: Found, need: Callable[[int], int], limits: dict[int, _Limit]) -> _Limit:
+    """What the one after the answer runs into."""
+    if found.unbounded:
+        return _Limit(f"the search: it ends at {CEILING:,}", SEARCH) if _grows(need) else _Limit("nothing grows with it", NOTHING)
+    if question.searched == BOTH:
+        return _Limit("none", NOTHING)
+    if question.searched == SAMPLE and found.value == len(question.request.lengths):
+        return _Limit("none: all of them fit", NOTHING)
+    return limits.get(found.value + 1, _Limit())
+
+
+def _grows(need: Callable[[int], int]) -> bool:
+    """Whether the figure still grows where the search ends."""
+    with suppress(EngineError, UsageError):
+        return need(CEILING) > need(CEILING // 2)
+    return False
 
 
 def _answers(need: Callable[[int], int], value: int) -> bool:
@@ -222,13 +281,36 @@ def _answers(need: Callable[[int], int], value: int) -> bool:
     return True
 
 
-def _least(need: Callable[[int], int]) -> int:
-    """Bytes for the least that the engine takes: one, else the next power of two. Raises what it raises for one."""
-    for value in (2**power for power in range(1, 24)):
-        try:
-            return need(value // 2)
-        except (EngineError, UsageError):
-            continue
+def _named(question: _Question) -> list[int]:
+    """Numbers that the engine's options hold: it may take no other (a number of sequences), or none below (a prompt)."""
+    if question.searched not in (TOKENS, BATCH):
+        return []
+    values = question.request.options.values()
+    return [value for value in values if isinstance(value, int) and not isinstance(value, bool) and 1 < value < CEILING]
+
+
+def _tried(question: _Question) -> list[int]:
+    """Where the least that the engine takes is looked for: the powers of two, and the numbers that its options hold."""
+    return sorted({*(2**power for power in range(23)), *_named(question)})
+
+
+def _taken(question: _Question, need: Callable[[int], int]) -> int:
+    """The first number that doesn't contradict an option: what an option forbids below it is too little, beyond too much."""
+    return next((value for value in _tried(question) if _answers_or_refuses(need, value)), 1)
+
+
+def _answers_or_refuses(need: Callable[[int], int], value: int) -> bool:
+    try:
+        return _answers(need, value)
+    except EngineError:
+        return True
+
+
+def _least(question: _Question, need: Callable[[int], int]) -> int:
+    """Bytes for the least that the engine takes. Raises what it raises for one."""
+    for value in _tried(question):
+        with suppress(EngineError, UsageError):
+            return need(value)
     return need(1)
 
 
@@ -236,7 +318,7 @@ def _explained(question: _Question, memory: Memory, answer: _Answer, changes: tu
     value, searched, request = answer.found.value, question.searched, question.request
     tally = _tally(question, max(value, 1))
     tokens = value if searched == TOKENS else request.tokens or 1
-    if answer.found.unbounded and searched == TOKENS:
+    if answer.limit.by == NOTHING and answer.found.unbounded and searched == TOKENS:
         tokens = question.model.max_tokens or tokens
     if searched == SAMPLE:
         tokens = max(request.lengths[:value], default=0)
@@ -252,12 +334,14 @@ def _explained(question: _Question, memory: Memory, answer: _Answer, changes: tu
         fits=value > 0,
         total_bytes=tally.total_bytes if tally else answer.need,
         need_bytes=answer.need,
-        limit=_limit(question, answer),
+        limit=answer.limit.text,
+        limited_by=answer.limit.by,
         tally=tally,
         gap=answer.found.gap,
         unbounded=answer.found.unbounded,
         changes=changes,
         warnings=(*_warnings(question.model, tokens if value else 0), *(tally.warnings if tally else ())),
+        notes=_notes(question, value),
     )
 
 
@@ -268,14 +352,20 @@ def _tally(question: _Question, value: int) -> Tally | None:
         return None
 
 
-def _limit(question: _Question, answer: _Answer) -> str:
-    if answer.refused:
-        return answer.refused
-    if answer.found.unbounded:
-        return "nothing grows with it"
-    if question.searched == SAMPLE and answer.found.value == len(question.request.lengths):
-        return "none: all of them fit"
-    return "none" if question.searched == BOTH and answer.found.value else "memory"
+def _notes(question: _Question, value: int) -> tuple[str, ...]:
+    batch = value if question.searched in (BATCH, SAMPLE) else question.request.batch_size
+    note = running_note(question.engine, question.request, batch)
+    return (note,) if note else ()
+
+
+def running_note(engine: Engine, request: Request, batch: int) -> str:
+    """How many of a batch an engine runs at once, where that is fewer: it bounds the work, not the memory."""
+    if engine.at_once is None:
+        return ""
+    most, origin = engine.at_once(request)
+    return (
+        f"{most:,} sequences run at once ({origin}), the others wait: the figure is what the memory holds" if batch > most else ""
+    )
 
 
 def _warnings(model: Model, tokens: int) -> tuple[str, ...]:
@@ -340,17 +430,31 @@ def _word(value: OptionValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def frontier(engine: Engine, model: Model, request: Request, memory: Memory) -> list[tuple[int, int, int]]:
-    """(batch, the largest tokens, bytes needed) for 1, 2, 4 … sequences, as long as one token each fits."""
-    _check_options(engine, request)
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """(batch, the largest tokens, bytes needed) of each row, and what the next row runs into."""
+
+    rows: tuple[tuple[int, int, int], ...]
+    limit: str
+
+
+def frontier(engine: Engine, model: Model, request: Request, memory: Memory) -> Frontier:
+    """1, 2, 4 … sequences, as long as one token each fits. Raises UsageError, and what the engine raises for every batch."""
+    check_memory_options(engine, request, "kvcalc fit")
     rows: list[tuple[int, int, int]] = []
-    batch = 1
-    while len(rows) < FRONTIER_ROWS:
+    refused: list[KvcalcError] = []
+    for batch in (2**power for power in range(FRONTIER_ROWS)):
         question = _Question(engine, model, replace(request, batch_size=batch), TOKENS)
-        answer = _answer(question, memory)
+        try:
+            answer = _answer(question, memory)
+        except (EngineError, UsageError) as problem:  # the engine takes no such batch; an option may name a larger one
+            refused.append(problem)
+            continue
         if not answer.found.value:
-            break
-        unbounded = answer.found.unbounded and model.max_tokens
-        rows.append((batch, model.max_tokens if unbounded and model.max_tokens else answer.found.value, answer.need))
-        batch *= 2
-    return rows
+            return Frontier(tuple(rows), answer.limit.text)
+        refused.clear()
+        tokens = model.max_tokens if answer.found.unbounded and answer.limit.by == NOTHING else None
+        rows.append((batch, tokens or answer.found.value, answer.need))
+    if refused and not rows:
+        raise refused[0]
+    return Frontier(tuple(rows), refused[0].what if refused else f"{rows[-1][0]:,} sequences are the most that is tried")

@@ -10,7 +10,22 @@ from rich.text import Text
 
 from kvcalc.core.model import Model, Request
 from kvcalc.engines.base import Engine
-from kvcalc.engines.fit import BATCH, BOTH, SAMPLE, TOKENS, Change, Fit, Memory, budget_of, terms
+from kvcalc.engines.fit import (
+    BATCH,
+    BOTH,
+    ENGINE,
+    OPTION,
+    SAMPLE,
+    SEARCH,
+    TOKENS,
+    Change,
+    Fit,
+    Frontier,
+    Memory,
+    budget_of,
+    running_note,
+    terms,
+)
 from kvcalc.reports.to_json import Document, document, engine_part, model_part, number
 from kvcalc.reports.to_table import plain_table
 from kvcalc.units import format_bytes
@@ -40,26 +55,40 @@ def _headline(found: Fit) -> Text:
 
 def answer_words(found: Fit) -> str:
     """The answer in one clause."""
-    tokens, batch = f"{found.tokens:,} tokens", _sequences(found.batch_size)
+    tokens, batch = _count(found.tokens, "token"), _sequences(found.batch_size)
     if not found.fits:
         asked = {TOKENS: f"not one token for {batch}", BATCH: f"not one sequence of {tokens}"}.get(
-            found.searched, f"{batch} of {tokens} do not fit"
+            found.searched, f"{batch} of {tokens} {'does' if found.batch_size == 1 else 'do'} not fit"
         )
         if found.searched == SAMPLE:
             asked = f"not one of {_sequences(len(found.request.lengths))} fits"
-        return f"{asked}: {found.shortfall:,} bytes ({format_bytes(found.shortfall)}) are missing"
+        if not found.shortfall:
+            return f"{asked}: {found.limit}"
+        verb = "is" if found.shortfall == 1 else "are"
+        return f"{asked}: {_count(found.shortfall, 'byte')} ({format_bytes(found.shortfall)}) {verb} missing"
     if found.searched == SAMPLE:
         return f"the first {found.batch_size:,} of {_sequences(len(found.request.lengths))} fit at once"
+    if found.limited_by == SEARCH:
+        return f"{batch} of {tokens}, and more than is searched"
     if found.unbounded and found.searched == BATCH:
         return f"any number of sequences of {tokens}"
     if found.unbounded:
         return f"any length for {batch}"
     verb = "fits" if found.batch_size == 1 else "fit"
-    return f"{batch} of {tokens} {verb}" if found.searched == BOTH else f"at most {batch} of {tokens}"
+    if found.searched == BOTH:
+        return f"{batch} of {tokens} {verb}"
+    return f"at most {batch} of {tokens}{_LIMITS.get(found.limited_by, '')}"
+
+
+_LIMITS = {ENGINE: ": the engine's limit", OPTION: ": the limit of an option"}
 
 
 def _sequences(count: int) -> str:
-    return f"{count:,} sequence{'' if count == 1 else 's'}"
+    return _count(count, "sequence")
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _room_table(engine: Engine, model: Model, memory: Memory, request: Request, found: Fit | None = None) -> Table:
@@ -113,6 +142,8 @@ def _remarks(found: Fit) -> Iterable[tuple[str, str]]:
         yield "note", "no weights are counted: give --weights (a size, or auto)"
     if found.memory.utilization == 1 and found.engine.share[0] != "1":
         yield "note", f"{found.engine.name} takes {found.engine.share[0]} of a card ({found.engine.share[1]}): --utilization"
+    for note in found.notes:
+        yield "note", note
     yield "not counted", "; ".join(item for item in found.engine.excluded if item != "weights")
     for warning in found.warnings:
         yield "warning", warning
@@ -143,12 +174,14 @@ def fit_document(found: Fit) -> Document:
         shortfall_bytes=found.shortfall,
         binding=found.binding,
         limit=found.limit,
+        limited_by=found.limited_by,
         terms=terms(found.tally),
         unbounded=found.unbounded,
         gap=found.gap,
         changes=[{"change": change.text, "value": change.value, "unit": change.unit} for change in found.changes],
         excluded=list(found.engine.excluded),
         warnings=list(found.warnings),
+        notes=list(found.notes),
     )
 
 
@@ -166,19 +199,25 @@ def _memory_part(engine: Engine, model: Model, memory: Memory, request: Request)
     }
 
 
-Rows = list[tuple[int, int, int]]
-
-
-def frontier_view(engine: Engine, model: Model, request: Request, memory: Memory, rows: Rows) -> RenderableType:
+def frontier_view(engine: Engine, model: Model, request: Request, memory: Memory, found: Frontier) -> RenderableType:
     """Pairs of batch and length that just fit."""
     head = Text.assemble((model.name, "bold"), f"  under {engine.name} {engine.version} rules")
     table = plain_table("sequences", "tokens each", "tokens in all", "bytes", "", right=(0, 1, 2, 3, 4))
+    rows = found.rows
     for batch, tokens, size in rows:
         beyond = "*" if model.max_tokens is not None and tokens > model.max_tokens else ""
         table.add_row(f"{batch:,}", f"{tokens:,}{beyond}", f"{batch * tokens:,}", f"{size:,}", format_bytes(size))
     shown = table if rows else Text("not even one sequence of one token fits", style="bold red")
-    mark = [Text("* beyond the model's own maximum")] if any(_beyond(model, row) for row in rows) else []
-    return Group(head, "", _room_table(engine, model, memory, request), "", shown, *mark)
+    lines = ["* beyond the model's own maximum"] if any(_beyond(model, row) for row in rows) else []
+    lines += [f"more sequences: {found.limit}"] if found.limit != "memory" else []
+    lines += frontier_notes(engine, request, found)
+    return Group(head, "", _room_table(engine, model, memory, request), "", shown, *map(Text, lines))
+
+
+def frontier_notes(engine: Engine, request: Request, found: Frontier) -> list[str]:
+    """How many of the most sequences run at once."""
+    note = running_note(engine, request, found.rows[-1][0]) if found.rows else ""
+    return [note] if note else []
 
 
 def _beyond(model: Model, row: tuple[int, int, int]) -> bool:
@@ -189,14 +228,16 @@ def _held_back(engine: Engine, model: Model, request: Request) -> int:
     return engine.held_back(model, request) if engine.held_back else 0
 
 
-def frontier_document(engine: Engine, model: Model, request: Request, memory: Memory, rows: Rows) -> Document:
+def frontier_document(engine: Engine, model: Model, request: Request, memory: Memory, found: Frontier) -> Document:
     """The same as JSON."""
     return document(
         "fit",
         engine=engine_part(engine),
         model=model_part(model),
         searched="frontier",
-        fits=bool(rows),
+        fits=bool(found.rows),
         **_memory_part(engine, model, memory, request),
-        frontier=[{"batch_size": batch, "tokens": tokens, "needed_bytes": size} for batch, tokens, size in rows],
+        frontier=[{"batch_size": batch, "tokens": tokens, "needed_bytes": size} for batch, tokens, size in found.rows],
+        limit=found.limit,
+        notes=frontier_notes(engine, request, found),
     )

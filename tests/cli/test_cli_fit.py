@@ -131,3 +131,24 @@ def test_people_get_a_page(capsys: pytest.CaptureFixture[str], words: list[str])
     assert not problems
     assert "rules" in out.splitlines()[0]
     assert "for the cache" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--memory", "8PiB"], "1 sequence of 1,099,511,627,776 tokens, and more than is searched"),
+        (["--memory", "63", "-t", "1", "-b", "1"], "1 sequence of 1 token does not fit: 1 byte (1 B) is missing"),
+        (["--memory", "64", "-t", "2", "-b", "3"], "3 sequences of 2 tokens do not fit: 320 bytes (320 B) are missing"),
+        (["--memory", "1KiB", "-e", "static", "-o", "capacity=5"], "at most 1 sequence of 5 tokens: the limit of an option"),
+    ],
+)
+def test_the_answer_in_words(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    main(["fit", *EQUATION, *words])
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("card", "most"), [("rtx-4090", "256"), ("h100", "1,024")])
+def test_a_card_decides_how_many_run_at_once(capsys: pytest.CaptureFixture[str], card: str, most: str) -> None:
+    """Below 70 GiB vLLM's default is 256 sequences, above it 1,024."""
+    _, found = answer(capsys, "smollm-135m", "--gpu", card, "-e", "vllm", "-t", "100")
+    assert found["notes"][0].startswith(f"{most} sequences run at once")

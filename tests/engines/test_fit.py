@@ -235,7 +235,7 @@ def test_narrower_types_are_offered_with_their_figures() -> None:
 def test_the_frontier_is_made_of_answers() -> None:
     """Each pair is what fit answers for its batch."""
     exact, model, memory = find_engine("exact"), preset_model("gemma-3-270m"), Memory(2**28)
-    rows = frontier(exact, model, Request(), memory)
+    rows = frontier(exact, model, Request(), memory).rows
     assert [batch for batch, _, _ in rows[:4]] == [1, 2, 4, 8]
     for batch, tokens, size in rows:
         found = fit(exact, model, Request(batch_size=batch), memory, TOKENS)
@@ -259,3 +259,64 @@ def test_what_the_allocator_holds_counts() -> None:
     assert now.held_bytes is not None
     assert then.held_bytes is not None
     assert found.need_bytes == now.held_bytes <= 2**28 < then.held_bytes
+
+
+def test_an_engine_s_own_limit_bounds_the_search() -> None:
+    """llama.cpp takes 256 sequences and counts cells in 32 bits: neither is a want of memory."""
+    engine, (model, _) = find_engine("llama.cpp"), question("llama.cpp", "gguf")
+    found = fit(engine, model, Request(tokens=256), Memory(2**50), BATCH)
+    assert (found.batch_size, found.limited_by) == (256, "engine")
+    assert "256 is the most" in found.limit
+    need = need_function(engine, model, Request(tokens=32768))
+    assert fit(engine, model, Request(tokens=32768), Memory(need(3, 32768)), BATCH).batch_size == 3
+    pairs = frontier(engine, model, Request(), Memory(2**40))
+    assert [batch for batch, _, _ in pairs.rows] == [2**power for power in range(9)]
+    assert "512 sequences" in pairs.limit
+
+
+def test_a_number_of_sequences_that_an_option_names() -> None:
+    """-o parallel=4 takes four sequences and no other number."""
+    engine, (model, _) = find_engine("llama.cpp"), question("llama.cpp", "gguf")
+    options: dict[str, OptionValue] = {"parallel": 4}
+    found = fit(engine, model, Request(tokens=1024, options=options), Memory(2**40), BATCH)
+    assert (found.batch_size, found.limited_by) == (4, "option")
+
+
+@pytest.mark.parametrize(
+    ("engine_name", "option", "most"),
+    [("vllm", "max-model-len", 4096), ("static", "capacity", 100), ("vllm", "max-model-len", 100)],
+)
+def test_an_option_bounds_the_length(engine_name: str, option: str, most: int) -> None:
+    """Whatever the memory: no token more than the option allows, and the frontier's rows no longer than that."""
+    engine, model, request = find_engine(engine_name), preset_model("qwen3-0.6b"), Request(options={option: most})
+    found = fit(engine, model, request, Memory(2**40), TOKENS)
+    assert (found.tokens, found.fits, found.limited_by) == (most, True, "option")
+    rows = frontier(engine, model, request, Memory(2**34)).rows
+    assert (rows[0][:2], max(tokens for _, tokens, _ in rows)) == ((1, most), most)
+
+
+@pytest.mark.parametrize(("kind", "most"), [("opt-175b", 2048), ("whisper-tiny", 448), ("gpt2", 1024)])
+def test_a_model_made_for_less_than_the_default_length(kind: str, most: int) -> None:
+    """vLLM refuses what is beyond; no length was asked for, so none is refused."""
+    engine, model = find_engine("vllm"), preset_model(kind)
+    assert fit(engine, model, Request(), Memory(2**43), TOKENS).tokens == most
+    taken = engine.allocate(model, Request()).request["tokens"]
+    assert taken == (most, "default: the model's own maximum")
+
+
+def test_sequences_that_wait() -> None:
+    """vLLM runs 1,024 at once unless told otherwise: said beside the memory's answer, which it doesn't cut."""
+    engine, model = find_engine("vllm"), preset_model("smollm-135m")
+    for options, most in (({}, "1,024"), ({"max-num-seqs": 7}, "7")):
+        found = fit(engine, model, Request(tokens=100, options=dict(options)), Memory(2**36), BATCH)
+        assert found.batch_size > 1024
+        assert most in found.notes[0]
+    assert not fit(engine, model, Request(tokens=2048), Memory(2**32), BATCH).notes
+
+
+def test_what_grows_beyond_the_search_is_not_called_unbounded_growth() -> None:
+    """2 bytes a token: 2 TiB at the search's end of 2^40 tokens, and more beyond it. A state doesn't grow at all."""
+    model, exact = preset_model("qwen3-0.6b"), find_engine("exact")
+    grows = fit(exact, model, Request(), Memory(2**70), TOKENS)
+    assert (grows.tokens, grows.limited_by) == (2**40, "search")
+    assert fit(exact, preset_model("mamba-130m"), Request(), Memory(2**30), TOKENS).limit == "nothing grows with it"

@@ -17,7 +17,7 @@ from kvcalc.engines.ranks import copy_request
 from kvcalc.engines.vllm.cache import Cache
 from kvcalc.engines.vllm.groups import Group, blocks_per_request
 from kvcalc.engines.vllm.models import NEVER_FLOAT16
-from kvcalc.engines.vllm.options import MEMORY_OPTIONS, OPTIONS, card_of
+from kvcalc.engines.vllm.options import MEMORY_OPTIONS, OPTIONS, at_once, card_of
 from kvcalc.engines.vllm.plan import Stage, Verdict, judge
 from kvcalc.engines.vllm.setup import VERSION, Setup, load_of, set_up
 from kvcalc.engines.vllm.specs import STATE, Load, Spec
@@ -310,6 +310,7 @@ ENGINE = Engine(
     total=total,
     held_back=held_back,
     ranks=ranks,
+    at_once=at_once,
     share=("0.92", "vLLM's default gpu-memory-utilization"),
     levers=(("enable-prefix-caching", False), ("max-num-batched-tokens", 2048)),
     memory_options=(*MEMORY_OPTIONS, "num-gpu-blocks-override"),

@@ -10,6 +10,7 @@ from math import ceil
 from kvcalc.core.model import Model, OptionValue, Request
 from kvcalc.engines.base import DEFAULT_TOKENS, Option, refuse_draft
 from kvcalc.engines.vllm.backends import CPU, PER_TOKEN_HEAD, SM90, SM100, TURBOQUANT
+from kvcalc.engines.vllm.lengths import longest_length
 from kvcalc.errors import EngineError, UsageError
 
 CACHE_DTYPES = (
@@ -108,7 +109,7 @@ def settings_of(model: Model, request: Request) -> Settings:
     refuse_draft(request, "vLLM")
     _check_memory(given)
     platform = _text(given, "platform", SM90)
-    tokens, max_len, origins = _lengths(request)
+    tokens, max_len, origins = _lengths(model, request)
     settings = Settings(
         block_size=_number(given, "block-size"),
         cache_dtype=_cache_dtype(model, request),
@@ -139,7 +140,7 @@ def settings_of(model: Model, request: Request) -> Settings:
 
 def default_batched(settings: Settings, request: Request, max_model_len: int, *, chunked: bool) -> int:
     """max_num_batched_tokens where it is unsaid: by card and context, at least the length where prefill isn't chunked."""
-    batched, most = _CPU_DEFAULTS if settings.platform == CPU else _CARDS[_card(settings, request.options)]
+    batched, most = _CPU_DEFAULTS if settings.platform == CPU else _CARDS[_card(settings.platform, request.options)]
     tokens = batched[_CONTEXTS.index(_text(request.options, "usage-context", "server"))]
     seqs = _number(request.options, "max-num-seqs") or most
     if settings.platform == CPU:
@@ -149,10 +150,10 @@ def default_batched(settings: Settings, request: Request, max_model_len: int, *,
     return min(tokens, seqs * max_model_len)
 
 
-def _card(settings: Settings, given: Mapping[str, OptionValue]) -> str:
+def _card(platform: str, given: Mapping[str, OptionValue]) -> str:
     """The class of card that the defaults go by."""
     memory = _number(given, "device-memory")
-    by_memory = card_of(memory) if memory is not None else "huge" if settings.platform == SM100 else "large"
+    by_memory = card_of(memory) if memory is not None else "huge" if platform == SM100 else "large"
     return _text(given, "card", by_memory)
 
 
@@ -163,16 +164,32 @@ def card_of(memory: int, name: str = "") -> str:
     return "large" if memory >= 70 * _GIB and "a100" not in name.lower() else "small"
 
 
-def _lengths(request: Request) -> tuple[int, int, Mapping[str, tuple[object, str]]]:
+def at_once(request: Request) -> tuple[int, str]:
+    """The most sequences that run at once, and what says so; the others wait, whatever the memory."""
+    given = request.options
+    asked, platform = _number(given, "max-num-seqs"), _text(given, "platform", SM90)
+    copies = _number(given, "data-parallel-size") or request.dp_size
+    if asked is not None:
+        return asked * copies, "-o max-num-seqs"
+    ranks = [_number(given, name) for name in ("tensor-parallel-size", "pipeline-parallel-size")]
+    spread = (ranks[0] or request.tp_size) * (ranks[1] or request.pp_size) if platform == CPU else 1
+    most = _CPU_DEFAULTS[1] if platform == CPU else _CARDS[_card(platform, given)][1]
+    return most * spread * copies, "vLLM's default of max-num-seqs"
+
+
+def _lengths(model: Model, request: Request) -> tuple[int, int, Mapping[str, tuple[object, str]]]:
     asked = request.options.get("max-model-len")
     said = max(request.lengths, default=0) or request.tokens
     origin = request.origins.get("tokens", "request" if said else "default")
     if asked == 0:
         raise UsageError("-o max-model-len=0 is no length", fix="give a length, or -1 to fit one")
-    max_len = asked if isinstance(asked, int) and not isinstance(asked, bool) else said or DEFAULT_TOKENS
+    longest = longest_length(model) or DEFAULT_TOKENS
+    max_len = asked if isinstance(asked, int) and not isinstance(asked, bool) else said or min(DEFAULT_TOKENS, longest)
     tokens = said or max(max_len, 0)
     if 0 < max_len < tokens:
         raise UsageError(f"{tokens:,} tokens are longer than -o max-model-len={max_len:,}", fix="raise it, or ask for less")
+    if not said and asked is None and longest < DEFAULT_TOKENS:
+        origin = "default: the model's own maximum"
     if not said and asked is not None:
         origin = "-o max-model-len"
     return tokens, max_len, {"tokens": (tokens, origin)}
