@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from kvcalc.engines.transformers.releases import MEASURED
 from kvcalc.engines.transformers.types import NO_STATIC
 from kvcalc.errors import EngineError, KvcalcError
 from kvcalc.readers.hf_config import model_of
+from kvcalc.readers.presets import read_preset, shipped_folder
 
 pytestmark = [
     pytest.mark.engines,
@@ -98,6 +100,14 @@ def test_a_static_cache(config: Config) -> None:
             asked(config, cache="static", max_cache_len=CAPACITY)
         return
     run(config, TOKENS, CAPACITY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(shipped_folder().glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_shipped_preset(path: Path) -> None:
+    """At full size: published files bend rules that a type's own defaults don't."""
+    config = dict(read_preset(path).config)
+    run(config, TOKENS if config.get("model_type") in PROMPT_ONLY else TOKENS - 1)
 
 
 @pytest.mark.parametrize("name", sorted(UNBUILT))
