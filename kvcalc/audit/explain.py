@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 
 from kvcalc.audit.kept import Kept
 from kvcalc.dtypes import DTYPES, Dtype
 
 RANKS = (2, 4, 8, 16)
+MOST_GUESSES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +23,13 @@ class Guess:
 
 
 def explain(low: int, high: int, predicted: int, guesses: Iterable[Guess]) -> str:
-    """The first guess that turns ``predicted`` into something between ``low`` and ``high``, or an empty string."""
-    for guess in guesses:
-        scaled = guess.factor * predicted
-        if guess.factor != 1 and low - 1 <= scaled <= high + 1:
-            return guess.words
-    return ""
+    """The likeliest guesses that turn ``predicted`` into something between ``low`` and ``high``, or an empty string."""
+    return likeliest(guess.words for guess in guesses if guess.factor != 1 and low - 1 <= guess.factor * predicted <= high + 1)
+
+
+def likeliest(words: Iterable[str]) -> str:
+    """The first few of the explanations that fit, each once."""
+    return "; or ".join(islice(dict.fromkeys(words), MOST_GUESSES))
 
 
 def common_guesses() -> list[Guess]:

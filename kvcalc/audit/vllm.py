@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from kvcalc.audit.explain import Guess, common_guesses, dtype_guesses, layer_guesses
+from kvcalc.audit.explain import Guess, common_guesses, dtype_guesses, layer_guesses, likeliest
 from kvcalc.audit.findings import RATIO, Finding, Range, check
 from kvcalc.audit.kept import kept_of
 from kvcalc.audit.settings import Settings
@@ -235,11 +235,12 @@ def _guessed(run: Run, tokens: int, expected: Range) -> str:
     if main:
         guesses += dtype_guesses(run.settings.dtype(), main[0].keys)
     slack = 2 * 16
-    for guess in [*guesses, *common_guesses()]:
-        low, high = expected.low / guess.factor - slack, expected.high / guess.factor + slack
-        if guess.factor != 1 and low <= tokens <= high:
-            return guess.words
-    return ""
+    fitting = (
+        guess.words
+        for guess in [*guesses, *common_guesses()]
+        if guess.factor != 1 and expected.low / guess.factor - slack <= tokens <= expected.high / guess.factor + slack
+    )
+    return likeliest(fitting)
 
 
 def _blocks(run: Run, statement: Statement) -> list[Finding]:

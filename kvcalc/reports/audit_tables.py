@@ -71,7 +71,11 @@ def _verdict(audited: Audited) -> Text:
         return Text(f"{len(differing)} of {checked} figures differ", style="bold red")
     if not checked:
         return Text("nothing could be checked", style="bold yellow")
-    return Text("the figure agrees" if checked == 1 else f"all {checked} figures agree", style="bold green")
+    left = len(audited.findings) - checked
+    said = "the figure agrees" if checked == 1 else f"all {checked} figures agree"
+    if left:
+        said = f"{checked} figure{'s' * (checked > 1)} {'agree' if checked > 1 else 'agrees'}, {left} could not be checked"
+    return Text(said, style="bold yellow" if left else "bold green")
 
 
 def _notes(log: EngineLog) -> list[RenderableType]:

@@ -332,3 +332,24 @@ def test_ranks_on_the_command_line_stand_instead_of_the_log_s(audit: Auditor) ->
     ]
     assert audit(log, *LLAMA_8B, "--tp", "4").code == 0  # 2^20 tokens · 32 layers · 2 heads · 128 · 2 B
     assert audit(log, *LLAMA_8B).code == 1
+
+
+VLLM_LINES = (
+    "INFO [gpu_worker.py:298] Available KV cache memory: 20.00 GiB",
+    "INFO [kv_cache_utils.py:1087] GPU KV cache size: 163,840 tokens",
+    "INFO [kv_cache_utils.py:1091] Maximum concurrency for 32,768 tokens per request: 5.00x",
+)
+
+
+def test_what_fits_twice_is_told_twice(audit: Auditor) -> None:
+    """Half the tokens: a wider type, or fewer ranks than were named."""
+    why = audit("\n".join(VLLM_LINES), *LLAMA_8B, "--tp", "2").why()
+    assert "float32" in why
+    assert "fewer ranks" in why
+
+
+def test_the_last_line_counts_what_was_left_open(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "v.log"
+    log.write_text("\n".join(VLLM_LINES[1:]))
+    assert main(["audit", str(log)]) == 0
+    assert "1 figure agrees, 1 could not be checked" in capsys.readouterr().out
