@@ -343,7 +343,7 @@ VLLM_LINES = (
 
 def test_what_fits_twice_is_told_twice(audit: Auditor) -> None:
     """Half the tokens: a wider type, or fewer ranks than were named."""
-    why = audit("\n".join(VLLM_LINES), *LLAMA_8B, "--tp", "2").why()
+    why = audit(VLLM_LINES, *LLAMA_8B, "--tp", "2").why()
     assert "float32" in why
     assert "fewer ranks" in why
 
