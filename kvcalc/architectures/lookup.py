@@ -178,6 +178,12 @@ class NestedKey:
     when_missing: Mapping[str, object] | None = None  # None: the decoder's keys are flat
 
 
+def decoder_keys(model_type: str) -> tuple[str, ...]:
+    """The keys under which only a decoder's own object can stand (``decoder`` alone may be a word of something else)."""
+    own = (TEXT_CONFIGS[model_type][0],) if model_type in TEXT_CONFIGS else ()
+    return (*own, *(key for key in NESTED_KEYS if key.endswith(("_config", "_cfg"))))
+
+
 def nested_decoder(model_type: str, config: Mapping[str, object]) -> NestedKey | None:
     """The nested object to read next, or None where this level is the decoder."""
     if model_type in TEXT_CONFIGS:

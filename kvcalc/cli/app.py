@@ -16,6 +16,7 @@ import typer
 
 from kvcalc import __version__
 from kvcalc.cli import streams
+from kvcalc.cli.once import refuse_two_values
 from kvcalc.cli.plain import take_plain
 from kvcalc.errors import ExitCode, KvcalcError, OutputError, UsageError
 
@@ -75,6 +76,7 @@ def _command(verb: str | None) -> Any:
     group = typer.main.get_command(app)
     for command in (group, *group.commands.values()):  # type: ignore[attr-defined]
         take_plain(command)
+        refuse_two_values(command)
     return group
 
 

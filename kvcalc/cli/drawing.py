@@ -17,6 +17,10 @@ def check_targets(drawing: Paging | Picturing, force: bool) -> None:
     """Refuse a file that can't be written, or of another kind. Raises UsageError, OutputError."""
     plot = drawing.plot if isinstance(drawing, Picturing) else None
     html = drawing.html if isinstance(drawing, Paging) else None
+    if plot is None and isinstance(drawing, Picturing) and drawing.dark:
+        raise UsageError(
+            "--dark is the ground of a picture, and no --plot asks for one", fix="add --plot FILE.png, or leave it out"
+        )
     if plot is not None:
         from kvcalc.reports.plot import check_suffix
 

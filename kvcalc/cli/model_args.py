@@ -112,6 +112,11 @@ def _is_gguf(path: Path) -> bool:
 
 def load_reference(reference: Reference, naming: Described) -> Model:
     """Read the model. Raises ConfigError, PresetError, GgufError, HubError, ArchitectureError."""
+    if reference.kind != "hub" and (naming.file or naming.revision):
+        name = "--file" if naming.file else "--revision"
+        raise UsageError(
+            f"{name} belongs to a repository of the hub, and {reference.value[:60]!r} is none", fix="add --hub ORG/NAME"
+        )
     overrides, assume = flag_fields(naming), naming.assume or ""
     if reference.kind == "preset":
         return _preset(reference.value, naming, overrides, assume)
@@ -159,7 +164,10 @@ def flag_fields(naming: Described) -> dict[str, Field]:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise UsageError(f"--set {text[:40]!r} is not KEY=VALUE", fix="write --set index_head_dim=128")
-        found[key.strip()] = Field(_json_value(value, text), f"flag --set {key.strip()}")
+        name, said = key.strip(), Field(_json_value(value, text), f"flag --set {key.strip()}")
+        if found.get(name, said).value != said.value:
+            raise UsageError(f"--set {name[:40]} is given twice, with two values", fix="give it once")
+        found[name] = said
     return found
 
 

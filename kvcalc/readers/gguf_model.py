@@ -12,7 +12,7 @@ from kvcalc.core.fields import Field, Fields
 from kvcalc.core.gguf import GgufMetadata
 from kvcalc.core.layers import Layer
 from kvcalc.core.model import Model
-from kvcalc.errors import ArchitectureError, ConfigError, GgufError
+from kvcalc.errors import ArchitectureError, ConfigError, GgufError, UsageError
 from kvcalc.readers.gguf import GgufFile, read_gguf
 
 
@@ -86,11 +86,15 @@ def _overridden(metadata: GgufMetadata, arch: str, overrides: Mapping[str, Field
     if not overrides:
         return metadata, {}
     values, origins = dict(metadata), {}
+    said: dict[str, Field] = {}
     for name, field in overrides.items():
         key = name if "." in name else f"{arch}.{OVERRIDES.get(name, name)}"
+        first = said.setdefault(key, field)
+        if first.value != field.value:
+            raise UsageError(f"{first.origin} and {field.origin} give two values for {key}", fix="give one of them")
         values[key], origins[key] = field.value, field.origin
-        if name == "head_dim" and "v_head_dim" not in overrides:
-            twin = f"{arch}.{OVERRIDES['v_head_dim']}"
+        twin = f"{arch}.{OVERRIDES['v_head_dim']}"
+        if name == "head_dim" and "v_head_dim" not in overrides and twin not in overrides:
             values[twin], origins[twin] = field.value, field.origin
     types = {key: kind for key, kind in metadata.types.items() if key not in origins}
     return GgufMetadata(values, types, metadata.tensors), origins

@@ -9,6 +9,7 @@ from pathlib import Path
 from kvcalc.architectures.base import Architecture
 from kvcalc.architectures.lookup import (
     class_defaults,
+    decoder_keys,
     find_architecture,
     flat_type,
     known,
@@ -21,11 +22,12 @@ from kvcalc.architectures.lookup import (
     type_by_keys,
 )
 from kvcalc.architectures.rules import draft_layers
+from kvcalc.core.counting import Slab, Types, slabs_of
 from kvcalc.core.fields import Field, Fields
-from kvcalc.core.layers import CrossAttention
+from kvcalc.core.layers import CrossAttention, Layer
 from kvcalc.core.model import Model
-from kvcalc.dtypes import find_dtype
-from kvcalc.errors import ArchitectureError, ConfigError, DtypeError
+from kvcalc.dtypes import FLOAT32, find_dtype
+from kvcalc.errors import ArchitectureError, ConfigError, DtypeError, KvcalcError, UsageError
 from kvcalc.readers.files import is_folder, parse_object, read_text
 from kvcalc.values import value
 
@@ -33,7 +35,8 @@ CONFIG_NAME = "config.json"
 PARAMS_NAME = "params.json"  # Mistral's and Meta's own format
 QUANT_NAME = "hf_quant_config.json"
 _MAX_NESTING = 4
-_DECIDING = ("num_layers", "num_attention_heads", "hidden_size")  # a class default for these deserves a word
+_LONGEST_DEFAULT = 40
+_DTYPE_KEYS = ("dtype", "torch_dtype")
 
 
 @value
@@ -82,7 +85,7 @@ def model_of(
         raise ConfigError("the file describes a model without layers", where, "give their number with --layers")
     cache_dtype, cache_origin, dtype_notes = _cache_type(config, decoder, where)
     own_type, type_notes = _own_type(fields)
-    notes = (*row.notes, *dtype_notes, *type_notes, *_class_default_notes(fields))
+    notes = (*row.notes, *dtype_notes, *type_notes, *_class_default_notes(fields, row, layers))
     return Model(
         name=name,
         model_type=decoder.model_type,
@@ -110,6 +113,7 @@ def find_decoder(config: Mapping[str, object], where: str, assume: str = "") -> 
         if not assume:
             refuse(decoder.model_type, where=where)
         owner = owner or owning(decoder.model_type)
+        _check_nested(decoder, where)
         key = nested_decoder(decoder.model_type, decoder.config)
         if key is None:
             break
@@ -124,6 +128,15 @@ def find_decoder(config: Mapping[str, object], where: str, assume: str = "") -> 
     if assume or owner:
         return Decoder(assume or owner, decoder.config, decoder.path)
     return _settled(decoder, config, where)
+
+
+def _check_nested(decoder: Decoder, where: str) -> None:
+    """What stands where the decoder's own object belongs must be one, or null. Raises ConfigError."""
+    for key in decoder_keys(decoder.model_type):
+        found = decoder.config.get(key)
+        if found is not None and not isinstance(found, Mapping):
+            place = f"{where}: {decoder.path}{key}" if where else f"{decoder.path}{key}"
+            raise ConfigError(f"{key} must be an object, not {found!r:.40}", place, "take the model's complete file")
 
 
 def _settled(decoder: Decoder, config: Mapping[str, object], where: str) -> Decoder:
@@ -158,13 +171,27 @@ def decoder_fields(
     dtype = _dtype_field(decoder, config, where)
     if dtype is not None:
         fields = fields.with_values({"dtype": dtype})
-    said = {neutral_name(key, decoder.model_type, row): field for key, field in overrides.items()}
+    said = _said(overrides, decoder, row)
     return fields.with_values(said) if said else fields
+
+
+def _said(overrides: Mapping[str, Field], decoder: Decoder, row: Architecture) -> dict[str, Field]:
+    """What the user gives, under neutral names, however the file or we spell them. Raises UsageError, DtypeError."""
+    said: dict[str, Field] = {}
+    for key, field in overrides.items():
+        bare = key.removeprefix(decoder.path)
+        name = "dtype" if bare in _DTYPE_KEYS else neutral_name(bare, decoder.model_type, row)
+        if name in said and said[name].value != field.value:
+            raise UsageError(f"{said[name].origin} and {field.origin} give two values for {name}", fix="give one of them")
+        said[name] = field
+    if "dtype" in said and said["dtype"].value not in (None, "auto"):
+        find_dtype(str(said["dtype"].value))
+    return said
 
 
 def _dtype_field(decoder: Decoder, config: Mapping[str, object], where: str) -> Field | None:
     for source, path in ((decoder.config, decoder.path), (config, "")):
-        for key in ("dtype", "torch_dtype"):
+        for key in _DTYPE_KEYS:
             if isinstance(source.get(key), str):
                 return Field(source[key], f"{Path(where).name}: {path}{key}")
     return None
@@ -191,11 +218,40 @@ def _cross_alone(layers: tuple[tuple[object, ...], ...]) -> bool:
     return any(len(layer) == 1 and isinstance(layer[0], CrossAttention) for layer in layers)
 
 
-def _class_default_notes(fields: Fields) -> tuple[str, ...]:
-    missing = [name for name in _DECIDING if name in fields.used and fields.origin(name).startswith("class default")]
-    if not missing:
+def _class_default_notes(fields: Fields, row: Architecture, layers: tuple[Layer, ...]) -> tuple[str, ...]:
+    """The class's defaults that decided bytes. A switch that is off says only what the model lacks."""
+    declared = {name: field.value for name, field in fields.used.items() if field.origin.startswith("class default")}
+    deciding = [name for name, value in declared.items() if value and _decides(name, value, fields, row, layers)]
+    if not deciding:
         return ()
-    return (f"not in the file, so the class's defaults stand: {', '.join(f'{name} {fields.raw(name)}' for name in missing)}",)
+    words = ", ".join(f"{name} {str(declared[name])[:_LONGEST_DEFAULT]}" for name in deciding)
+    return (f"not in the file, so the class's defaults stand: {words}",)
+
+
+def _decides(name: str, value: object, fields: Fields, row: Architecture, layers: tuple[Layer, ...]) -> bool:
+    """Whether another value would keep other rows; one that the rule can't do without does."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    others: tuple[object, ...] = (value * 2, value + 1, value - 1) if whole and isinstance(value, int) else (None,)
+    found = [_layers_with(fields.with_values({name: Field(other, "")}), row) for other in others]
+    kept = _kept(layers)
+    return all(each is None for each in found) or any(each is not None and _kept(each) != kept for each in found)
+
+
+def _layers_with(trial: Fields, row: Architecture) -> tuple[Layer, ...] | None:
+    trial.used = {}  # a trial leaves no trace in what the model read
+    try:
+        return row.rule(trial)
+    except KvcalcError:
+        return None
+
+
+_ANY_TYPES = Types(FLOAT32, FLOAT32, FLOAT32, encoder_tokens=1)
+
+
+def _kept(layers: tuple[Layer, ...]) -> list[list[Slab]]:
+    """What each layer keeps, which is less than what it is: query heads have no bytes."""
+    slabs = {part: slabs_of(part, _ANY_TYPES) for part in dict.fromkeys(part for layer in layers for part in layer)}
+    return [[slab for part in layer for slab in slabs[part]] for layer in layers]
 
 
 _CACHE_ALGORITHMS = {

@@ -51,6 +51,19 @@ def test_set_takes_lists_and_words(cli: Cli, write: Write) -> None:
     assert ran.json["total_bytes"] == (4096 + 16) * 2 * 2 * 4 * 4
 
 
+@pytest.mark.parametrize("key", ["dtype", "torch_dtype", "text_config.dtype"])
+def test_a_field_is_set_by_every_name_that_the_table_gives_it(key: str, cli: Cli) -> None:
+    name = "gemma-3-4b" if "." in key else "llama-8b"
+    ran, plain = cli("estimate", name, "--set", f"{key}=float32", "--json").json, cli("estimate", name, "--json").json
+    assert ran["total_bytes"] == 2 * plain["total_bytes"]
+    assert ran["warnings"] == plain["warnings"]
+
+
+def test_the_same_said_twice_is_no_contradiction(cli: Cli) -> None:
+    words = ("--layers", 8, "--set", "num_hidden_layers=8", "-p", "llama-8b", "--preset", "llama-8b")
+    assert cli("estimate", *words).code == 0
+
+
 UNREAD = {
     "a flag": (("--v-head-dim", 64), "flag --v-head-dim"),
     "a misspelt key": (("--set", "num_hiden_layers=3"), "flag --set num_hiden_layers"),

@@ -14,6 +14,7 @@ from kvcalc.core.layers import CrossAttention, FullAttention, SlidingAttention, 
 from kvcalc.core.model import Model
 from kvcalc.errors import ArchitectureError, ConfigError
 from kvcalc.readers.hf_config import model_of, read_config
+from kvcalc.readers.presets import preset_model
 
 Write = Callable[..., Path]
 SHAPE: dict[str, Any] = {"num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2, "hidden_size": 64}
@@ -146,6 +147,37 @@ def test_a_size_by_the_class_s_default_is_said_aloud() -> None:
     assert len(model.layers) == 32
     assert any("num_layers 32" in note and "class's defaults" in note for note in model.notes)
     assert read(LLAMA).notes == ()
+
+
+def test_every_class_default_that_decided_bytes_is_named_and_no_other() -> None:
+    """Gemma 3 4B's file leaves out its heads too, but keys and values have heads of their own."""
+    (note,) = (note for note in preset_model("gemma-3-4b").notes if "class's defaults" in note)
+    assert sorted(note.partition("stand: ")[2].split(", ")) == ["head_dim 256", "num_kv_heads 4", "sliding_window_pattern 6"]
+
+
+def test_looking_for_them_leaves_no_trace() -> None:
+    model = preset_model("gemma-3-4b")
+    assert model.fields.used["sliding_window_pattern"].value == 6
+    assert model.fields.used["num_kv_heads"].value == 4
+
+
+NO_OBJECT = {
+    "a word": ({"model_type": "llava", "text_config": "x"}, "text_config"),
+    "a list": ({"model_type": "llava", "text_config": []}, "text_config"),
+    "beside flat keys": ({**LLAMA, "model_type": "llava", "text_config": 1}, "text_config"),
+    "in a type without one": ({**LLAMA, "llm_config": "x"}, "llm_config"),
+    "a level down": ({"model_type": "qwen2_5_omni", "thinker_config": {"text_config": "x"}}, "thinker_config.text_config"),
+}
+
+
+@pytest.mark.parametrize("name", NO_OBJECT)
+def test_a_nested_decoder_that_is_no_object_is_refused(name: str) -> None:
+    config, key = NO_OBJECT[name]
+    with pytest.raises(ConfigError) as found:
+        read(config)
+    assert "must be an object" in found.value.what
+    assert found.value.where == f"config.json: {key}"
+    read({**config, key: None} if "." not in key else {"model_type": "qwen2_5_omni", "thinker_config": {"text_config": None}})
 
 
 def test_a_list_of_heads_a_layer() -> None:
