@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -139,7 +140,8 @@ def _help_of(words: list[str]) -> str:
 
 
 def _interrupted() -> int:
-    sys.stderr.write("\ninterrupted\n")
+    with suppress(OSError):
+        sys.stderr.write("\ninterrupted\n")
     return INTERRUPTED
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TextIO
 
-from kvcalc.cli.streams import ascii_only
+from kvcalc.cli.streams import ascii_only, silence
 from kvcalc.errors import ExitCode, KvcalcError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def write_json(document: Mapping[str, object]) -> None:
 
 def warn(text: str) -> None:
     """A line on stderr that is no error."""
-    console(stderr=True).print(f"note: {text}", style="yellow", soft_wrap=True)
+    _tell((f"note: {text}", "yellow"))
 
 
 def show_error(problem: KvcalcError, as_json: bool) -> ExitCode:
@@ -55,10 +55,19 @@ def show_error(problem: KvcalcError, as_json: bool) -> ExitCode:
         from kvcalc.reports.to_json import error_document
 
         write_json(error_document(problem))
-    out = console(stderr=True)
-    out.print(f"error: {problem.what}", style="bold red", soft_wrap=True)
-    if problem.where:
-        out.print(f"   at: {problem.where}", soft_wrap=True)
-    if problem.fix:
-        out.print(f"  fix: {problem.fix}", soft_wrap=True)
+    lines = [(f"error: {problem.what}", "bold red")]
+    lines += [(f"   at: {problem.where}", "")] if problem.where else []
+    lines += [(f"  fix: {problem.fix}", "")] if problem.fix else []
+    _tell(*lines)
     return problem.exit_code
+
+
+def _tell(*lines: tuple[str, str]) -> None:
+    """Lines and their styles on stderr; where that can't be written, the exit code still speaks."""
+    try:
+        out = console(stderr=True)
+        for text, style in lines:
+            out.print(text, style=style or None, soft_wrap=True)
+        sys.stderr.flush()
+    except OSError:
+        silence(sys.stderr)

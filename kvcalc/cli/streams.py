@@ -63,9 +63,9 @@ def ascii_only(stream: Any) -> bool:
     return not encoding.lower().replace("-", "").startswith("utf")
 
 
-def silence() -> None:
-    """The reader has gone, or the disk is full: nothing more is written, nor complained about at exit."""
+def silence(stream: TextIO | None = None) -> None:
+    """The reader has gone, or the disk is full: nothing more is written (stdout by default), nor complained about at exit."""
     try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
     except (OSError, ValueError, AttributeError):
         return

@@ -33,6 +33,7 @@ class Model:
     assumed: str = ""  # the rule that --assume named, else empty
     notes: tuple[str, ...] = ()
     layers_unknown: str = ""  # why they could not be told; an engine that reads the file itself can still answer
+    layers_invalid: bool = False  # … since a value of the file can't be right: bad input, not an unknown architecture
     metadata: Mapping[str, object] = field(default_factory=dict)  # GGUF keys, or the config.json object, as read
 
 

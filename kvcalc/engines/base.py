@@ -181,9 +181,10 @@ def resolve_request(model: Model, request: Request) -> tuple[Request, Types, dic
 
 
 def require_layers(model: Model) -> None:
-    """Raise ArchitectureError where a model's layers could not be told from its file."""
+    """Raise ArchitectureError, or ConfigError for a bad value, where a model's layers could not be told from its file."""
     if model.layers_unknown:
-        raise ArchitectureError(
+        error = ConfigError if model.layers_invalid else ArchitectureError
+        raise error(
             f"the layers of {model.name} could not be told: {model.layers_unknown}",
             model.source,
             "ask an engine that reads this file itself (llama.cpp), or use --assume TYPE",

@@ -12,7 +12,7 @@ from kvcalc.core.fields import Field, Fields
 from kvcalc.core.gguf import GgufMetadata
 from kvcalc.core.layers import Layer
 from kvcalc.core.model import Model
-from kvcalc.errors import ArchitectureError, ConfigError, GgufError, UsageError
+from kvcalc.errors import ArchitectureError, ConfigError, GgufError, KvcalcError, UsageError
 from kvcalc.readers.gguf import GgufFile, read_gguf
 
 
@@ -42,7 +42,7 @@ def model_of_gguf(found: GgufFile, overrides: Mapping[str, Field], assume: str =
     metadata, origins = _overridden(found.metadata, arch, overrides)
     label = PurePath(found.source).name
     keys = GgufFields(metadata, arch, lambda key: origins.get(key, f"{label}: {key}"), found.source)
-    fields, layers, unknown = _laid_out(keys, arch, assume, found.source)
+    fields, layers, problem = _laid_out(keys, arch, assume, found.source)
     return Model(
         name=_name(found, arch),
         model_type=arch,
@@ -51,23 +51,24 @@ def model_of_gguf(found: GgufFile, overrides: Mapping[str, Field], assume: str =
         source=found.source,
         format="gguf",
         max_tokens=fields.int_or_none("max_tokens"),
-        draft_layers=draft_layers(fields, layers) if not unknown else (),
+        draft_layers=draft_layers(fields, layers) if problem is None else (),
         assumed=assume,
         notes=found.notes,
-        layers_unknown=unknown,
+        layers_unknown="" if problem is None else f"{problem.what} ({problem.where})",
+        layers_invalid=isinstance(problem, ConfigError),
         metadata=metadata,
     )
 
 
-def _laid_out(keys: GgufFields, arch: str, assume: str, where: str) -> tuple[Fields, tuple[Layer, ...], str]:
+def _laid_out(keys: GgufFields, arch: str, assume: str, where: str) -> tuple[Fields, tuple[Layer, ...], KvcalcError | None]:
     """Fields and layers; or why there are none, since an engine that reads the keys itself may still know more."""
     row = Row(find_architecture(assume, where).rule) if assume else find_row(arch, where)
     fields = Fields(keys.base(), where)
     try:
         fields = fields_of(keys, row)
-        return fields, with_own_widths(row.rule(fields), fields), ""
+        return fields, with_own_widths(row.rule(fields), fields), None
     except (ArchitectureError, ConfigError) as problem:
-        return fields, (), f"{problem.what} ({problem.where})"
+        return fields, (), problem
 
 
 def _name(found: GgufFile, arch: str) -> str:

@@ -103,6 +103,14 @@ def test_an_architecture_that_nobody_knows_is_refused_by_name(tmp_path: Path, ca
         assert "zebra9" in str(document["error"])
 
 
+@pytest.mark.parametrize("bad", [{"gemma3.block_count": 0}, {"gemma3.attention.head_count": -1}])
+def test_a_value_that_can_t_be_is_bad_input(bad: dict[str, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps({**DUMP, **bad}))
+    for verb in ("estimate", "inspect"):
+        assert run(capsys, verb, "--gguf", str(path))[0] == 3
+
+
 @pytest.mark.parametrize("path", sorted(DEFECTS.glob("*.gguf")), ids=lambda path: path.stem)
 def test_damaged_files_are_bad_input(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, document = run(capsys, "estimate", "--gguf", str(path), "--engine", "llama.cpp")

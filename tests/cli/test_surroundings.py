@@ -58,6 +58,15 @@ def test_a_full_disk_is_one_clear_error(words: list[str]) -> None:
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+@pytest.mark.parametrize(("words", "code"), [(["estimate", "--foo"], 2), (["estimate", "nosuch"], 3), (["presets", "nosuch"], 3)])
+def test_an_error_that_can_t_be_told_keeps_its_code(words: list[str], code: int) -> None:
+    with FULL.open("wb") as full:
+        assert run(*words, stdout=subprocess.PIPE, stderr=full).returncode == code
+    closed = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *KVCALC, *words], env=environment(), timeout=120, check=False)
+    assert closed.returncode == code
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
 def test_a_full_disk_under_an_output_file_is_one_clear_error() -> None:
     done = both("sweep", "llama-8b", "--tokens", "1k..4k", "--output", "/dev/full")
     no_trace(done.stderr)

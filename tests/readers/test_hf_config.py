@@ -161,7 +161,7 @@ def test_looking_for_them_leaves_no_trace() -> None:
     assert model.fields.used["num_kv_heads"].value == 4
 
 
-NO_OBJECT = {
+NO_OBJECT: dict[str, tuple[dict[str, Any], str]] = {
     "a word": ({"model_type": "llava", "text_config": "x"}, "text_config"),
     "a list": ({"model_type": "llava", "text_config": []}, "text_config"),
     "beside flat keys": ({**LLAMA, "model_type": "llava", "text_config": 1}, "text_config"),
