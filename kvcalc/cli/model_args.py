@@ -136,10 +136,16 @@ def load_reference(reference: Reference, naming: Described) -> Model:
 
 
 def _preset(name: str, naming: Described, overrides: Mapping[str, Field], assume: str) -> Model:
-    from kvcalc.readers.presets import preset_model
+    from kvcalc.readers.presets import find_preset, model_in, shadowed
 
     try:
-        return preset_model(name, naming.presets_dir, overrides, assume)
+        path = find_preset(name, naming.presets_dir)
+        shipped = shadowed(name, path)
+        if shipped is not None:
+            from kvcalc.cli.output import warn
+
+            warn(f"{name} is your own preset {path}, not {shipped.stem} as it ships with kvcalc")
+        return model_in(path, overrides, assume)
     except PresetError as problem:
         if "/" not in name or "there is no preset" not in problem.what:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from kvcalc.cli import completion
 from kvcalc.cli.grouping import takes_groups
 from kvcalc.cli.options import Showing
 from kvcalc.cli.output import show, warn, write_json
-from kvcalc.errors import PresetError
+from kvcalc.errors import PresetError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +23,7 @@ EXAMPLES = (
     "kvcalc presets",
     "kvcalc presets qwen3",
     "kvcalc presets llama-8b",
+    "kvcalc presets llama-8b --yaml",
 )
 
 
@@ -35,8 +37,13 @@ def command(
     presets_dir: Annotated[
         Path | None, Option("--presets-dir", help="A folder of your own presets.", rich_help_panel="Model", show_default=False)
     ] = None,
+    yaml: Annotated[
+        bool, Option("--yaml", help="The preset's file as it stands: a pattern for your own.", rich_help_panel="Output")
+    ] = False,
 ) -> int:
     """The models that ship with kvcalc, and your own: list, filter, show."""
+    if yaml:
+        return _print_file(name, presets_dir, showing)
     from kvcalc.reports import preset_tables
 
     exact = _exact(name, presets_dir)
@@ -45,6 +52,18 @@ def command(
         write_json(preset_tables.presets_document(chosen))
     else:
         show(preset_tables.preset_view(chosen[0]) if exact else preset_tables.presets_view(chosen))
+    return 0
+
+
+def _print_file(name: str | None, folder: Path | None, showing: Showing) -> int:
+    """A broken file too: it is shown, not read."""
+    from kvcalc.readers.files import read_text
+    from kvcalc.readers.presets import MAX_PRESET_BYTES, find_preset
+
+    if name is None or showing.json:
+        raise UsageError("--yaml prints the file of one preset", fix="kvcalc presets llama-8b --yaml")
+    text = read_text(find_preset(name, folder), PresetError, MAX_PRESET_BYTES)
+    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     return 0
 
 

@@ -19,6 +19,7 @@ from kvcalc.errors import PresetError
 from kvcalc.readers.files import too_deep
 
 _TOO_LARGE = 2**64
+_MOST_TOLD = 12
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,80}$")]
 Text = Annotated[str, StringConstraints(max_length=2000)]
 
@@ -53,13 +54,11 @@ class Preset(BaseModel):
 def validate(value: object, path: Path) -> Preset:
     """A parsed preset file as a Preset. Raises PresetError that names file and key."""
     if not isinstance(value, dict):
-        raise PresetError("a preset is a mapping with name, source and config", str(path), "compare it with a shipped preset")
+        raise PresetError("a preset is a mapping with name, source and config", str(path), _example(path))
     try:
         preset = Preset.model_validate(value)
     except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise PresetError(f"{key}: {first['msg'].lower()}", f"{path}: {key}", "compare it with a shipped preset") from None
+        raise _told(problem, path) from None
     if preset.name != path.stem:
         raise PresetError(f"name is {preset.name!r}, the file is called {path.name!r}", f"{path}: name", "make them equal")
     _check_values(preset.config, path)
@@ -67,13 +66,30 @@ def validate(value: object, path: Path) -> Preset:
     return preset
 
 
+def _example(path: Path) -> str:
+    name = "qwen3-8b" if path.stem == "llama-8b" else "llama-8b"  # not the broken one itself
+    return f"compare it with a shipped one: kvcalc presets {name} --yaml"
+
+
+def _told(problem: ValidationError, path: Path) -> PresetError:
+    """Everything that is wrong, in one error."""
+    found = {
+        ".".join(map(str, each["loc"])): each["msg"].lower() for each in problem.errors(include_url=False, include_input=False)
+    }
+    what = "; ".join(f"{key}: {message}" for key, message in list(found.items())[:_MOST_TOLD])
+    return PresetError(what, f"{path}: {next(iter(found))}" if len(found) == 1 else str(path), _example(path))
+
+
 def _check_keys(config: Mapping[str, object], path: Path) -> None:
     known = config_keys()
-    for where, key in _keys(config, "config"):
-        if key not in known:
-            near = get_close_matches(key, known, n=3, cutoff=0.6)
-            hint = f"did you mean {', '.join(near)}?" if near else "leave out keys that can't change the cache"
-            raise PresetError(f"{where} is not a key that can change a cache", f"{path}: {where}", hint)
+    unknown = [(where, key) for where, key in _keys(config, "config") if key not in known]
+    if len(unknown) > 1:
+        names = ", ".join(where for where, _ in unknown[:_MOST_TOLD])
+        raise PresetError(f"{names} are not keys that can change a cache", str(path), "correct them, or leave them out")
+    for where, key in unknown:
+        near = get_close_matches(key, known, n=3, cutoff=0.6)
+        hint = f"did you mean {', '.join(near)}?" if near else "leave out keys that can't change the cache"
+        raise PresetError(f"{where} is not a key that can change a cache", f"{path}: {where}", hint)
 
 
 def _check_values(config: Mapping[str, object], path: Path) -> None:

@@ -67,8 +67,12 @@ def folders(extra: Path | None = None) -> list[Path]:
 
 def preset_paths(extra: Path | None = None) -> Iterator[Path]:
     """Every preset file, a user's before a shipped one of the same name."""
+    return _paths_in(folders(extra))
+
+
+def _paths_in(places: list[Path]) -> Iterator[Path]:
     seen: set[str] = set()
-    for folder in folders(extra):
+    for folder in places:
         for path in sorted(folder.glob("*.yaml")):
             if path.name not in seen:
                 seen.add(path.name)
@@ -78,28 +82,43 @@ def preset_paths(extra: Path | None = None) -> Iterator[Path]:
 def find_preset(name: str, extra: Path | None = None) -> Path:
     """The file of a preset by its name or an alias. Raises PresetError with near matches.
 
-    ``qwen3:8b``, ``Qwen3_8B`` and ``Qwen/Qwen3-8B`` are ways of writing ``qwen3-8b``.
+    ``qwen3:8b``, ``Qwen3_8B``, ``Qwen3 8B`` and ``Qwen/Qwen3-8B`` are ways of writing ``qwen3-8b``.
     """
-    key = folded(name)
-    if _NAME.fullmatch(key):
-        exact = name.strip().lower()
-        spellings = dict.fromkeys((exact, key) if _NAME.fullmatch(exact) else (key,))
-        paths = (folder / f"{word}.yaml" for word in spellings for folder in folders(extra))
-        found = next((path for path in paths if path.is_file()), None)
-        found = found or next((path for path in preset_paths(extra) if key in aliases_of(path)), None)
-        if found is not None:
-            return found
+    key, places = folded(name), folders(extra)
+    found = _find_in(places, name)
+    if found is not None:
+        return found
     names = [word for path in preset_paths(extra) for word in (path.stem, *aliases_of(path))]
     near = get_close_matches(key[:80], names, n=4, cutoff=0.4)
     hint = f"did you mean {', '.join(near)}?" if near else "kvcalc presets lists them"
     raise PresetError(f"there is no preset called {name[:60]!r}", fix=hint)
 
 
+def _find_in(places: list[Path], name: str) -> Path | None:
+    """By file name, else by an alias or a title."""
+    key, exact = folded(name), name.strip().lower()
+    if not _NAME.fullmatch(key):
+        return None
+    spellings = dict.fromkeys((exact, key) if _NAME.fullmatch(exact) else (key,))
+    paths = (folder / f"{word}.yaml" for word in spellings for folder in places)
+    found = next((path for path in paths if path.is_file()), None)
+    return found or next((path for path in _paths_in(places) if key in (*aliases_of(path), _title_of(path))), None)
+
+
+def shadowed(name: str, path: Path) -> Path | None:
+    """The shipped preset that ``name`` would be without the user's own at ``path``."""
+    shipped = shipped_folder()
+    return None if path.parent == shipped else _find_in([shipped], name)
+
+
+_SEPARATORS = str.maketrans({":": "-", "_": "-", "(": "", ")": ""})
+
+
 def folded(name: str) -> str:
     """One spelling for the ways in which people separate a name's parts; ORG/ before it is left out."""
     org, slash, rest = name.strip().partition("/")
     bare = rest if slash and org[:1].isalnum() else name.strip()
-    return bare.lower().replace(":", "-").replace("_", "-")
+    return "-".join(bare.lower().translate(_SEPARATORS).split())
 
 
 _ALIASES = re.compile(r"^aliases:[ \t]*\[([^\]]*)\]", re.MULTILINE)
@@ -117,6 +136,18 @@ def aliases_of(path: Path) -> tuple[str, ...]:
     except PresetError:
         return ()  # a broken file elsewhere must not hide the others
     return tuple(folded(word) for word in words if word)
+
+
+_TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
+
+
+def _title_of(path: Path) -> str:
+    """A preset's title as a name, or nothing where the file is broken."""
+    try:
+        line = _TITLE.search(read_text(path, PresetError, MAX_PRESET_BYTES))
+    except PresetError:
+        return ""
+    return folded(line.group(1).strip().strip("\"'")) if line else ""
 
 
 def read_preset(path: Path) -> Preset:
@@ -147,7 +178,11 @@ def parse_yaml(text: str, where: str) -> Any:
 
 def preset_model(name: str, extra: Path | None = None, overrides: Mapping[str, Field] | None = None, assume: str = "") -> Model:
     """The model of a preset. Raises PresetError, ConfigError, ArchitectureError."""
-    path = find_preset(name, extra)
+    return model_in(find_preset(name, extra), overrides, assume)
+
+
+def model_in(path: Path, overrides: Mapping[str, Field] | None = None, assume: str = "") -> Model:
+    """The model of a preset's file. Raises PresetError, ConfigError, ArchitectureError."""
     config = _shipped_config(path) or read_preset(path).config
     return model_of(config, f"preset {path.stem}", path.stem, overrides, assume, "preset")
 

@@ -38,6 +38,12 @@ def test_an_alias_shows_its_preset(cli: Cli) -> None:
     assert found["name"] == "llama-8b"
 
 
+def test_a_preset_s_file_is_printed_as_it_stands(cli: Cli) -> None:
+    assert cli("presets", "llama-8b", "--yaml").out == (shipped_folder() / "llama-8b.yaml").read_text(encoding="utf-8")
+    assert cli("presets", "Qwen3 14B", "--yaml").out.startswith("name: qwen3-14b\n")
+    assert [cli("presets", *words, "--yaml").code for words in ((), ("llama-8b", "--json"), ("nosuchmodel",))] == [2, 2, 3]
+
+
 def test_a_misspelt_name_gets_the_nearest(cli: Cli) -> None:
     ran = cli("presets", "lamma-8b", "--json")
     assert ran.code == 3

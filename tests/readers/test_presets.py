@@ -47,12 +47,40 @@ def save(tmp_path: Path) -> Save:
     return file
 
 
-SPELLINGS = ["llama-8b", "LLAMA-8B", " llama-8b ", "llama_8b", "llama:8b", "meta-llama/llama-8b"]
+SPELLINGS = ["llama-8b", "LLAMA-8B", " llama-8b ", "llama_8b", "llama:8b", "meta-llama/llama-8b", "Llama 3.1 8B", " llama  8b"]
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_a_name_in_the_spellings_that_people_use(name: str) -> None:
     assert find_preset(name).stem == "llama-8b"
+
+
+def test_every_title_is_a_way_of_naming_its_preset() -> None:
+    assert [path for path in preset_paths() if find_preset(read_preset(path).title) != path] == []
+
+
+def test_everything_that_is_missing_is_told_at_once(save: Save) -> None:
+    with pytest.raises(PresetError) as caught:
+        read_preset(save({"name": "mine", "config": {}, "sorce": {}}))
+    assert [f"{key}: field required" in caught.value.what for key in ("title", "family", "source")] == [True] * 3
+    assert "sorce" in caught.value.what
+    assert caught.value.fix.endswith("kvcalc presets llama-8b --yaml")
+
+
+def test_every_key_that_is_none_is_told_at_once(save: Save) -> None:
+    with pytest.raises(PresetError) as caught:
+        read_preset(save({**MINE, "config": {**CONFIG, "num_hiden_layers": 2, "hidden_sise": 3}}))
+    assert "config.num_hiden_layers" in caught.value.what
+    assert "config.hidden_sise" in caught.value.what
+
+
+@pytest.mark.parametrize("name", ["llama-8b", "Llama 3.1 8B"])
+def test_a_user_s_preset_in_a_shipped_one_s_place_is_said_aloud(name: str, save: Save, cli: Cli) -> None:
+    path = save({**MINE, "name": "llama-8b", "title": "Llama 3.1 8B"}, "llama-8b.yaml")
+    ran = cli("estimate", name, "--presets-dir", path.parent, "--json")
+    assert ran.code == 0
+    assert ran.err.splitlines() == [f"note: {name} is your own preset {path}, not llama-8b as it ships with kvcalc"]
+    assert cli("estimate", "my-own", "--presets-dir", path.parent).err == ""
 
 
 @pytest.mark.parametrize(
