@@ -347,9 +347,10 @@ def _explained(question: _Question, memory: Memory, answer: _Answer, changes: tu
 
 def _tally(question: _Question, value: int) -> Tally | None:
     try:
-        return question.engine.allocate(question.model, question.at(value))
+        found = question.engine.allocate(question.model, question.at(value))
     except (EngineError, UsageError):
         return None
+    return found if found.fits else None  # a capped pool says nothing of what is asked for
 
 
 def _notes(question: _Question, value: int) -> tuple[str, ...]:

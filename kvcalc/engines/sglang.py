@@ -110,6 +110,11 @@ class Settings:
     swa_ratio: Fraction
     mamba_ratio: Fraction
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the pool may hold less than is asked for."""
+        return self.available is not None or self.most_tokens is not None
+
 
 def allocate(model: Model, request: Request) -> Tally:
     """The pools of the heaviest rank. Raises EngineError, UsageError."""
@@ -124,7 +129,7 @@ def allocate(model: Model, request: Request) -> Tally:
     pools, tally = heaviest
     tokens = min(stage_pools.tokens for _, (stage_pools, _) in found)
     longest = max(length for length, _ in filled.sequences)
-    fits = settings.available is None or round_up(longest, settings.page) <= tokens
+    fits = not settings.bounded or round_up(longest, settings.page) <= tokens
     return replace(
         tally,
         layers=tuple(
@@ -231,7 +236,8 @@ def _pools(cells: Cells, settings: Settings, request: Request) -> Pools:
     page, sequences = settings.page, sum(count for _, count in request.sequences)
     wanted = sum(count * round_up(length, page) for length, count in request.sequences)
     if settings.available is None:
-        return _of_tokens(min(wanted, settings.most_tokens or wanted), cells, page, settings.states or sequences)
+        slots = (settings.states or sequences) if cells.state else 0
+        return _of_tokens(min(wanted, settings.most_tokens or wanted) // page * page, cells, page, slots)
     states, rest = _states(cells, settings)
     tokens = floor(max(rest, 0) / cells.token) if cells.token else wanted
     tokens = min(tokens, settings.most_tokens or tokens)
@@ -304,15 +310,27 @@ def _facts(request: Request, settings: Settings) -> dict[str, tuple[object, str]
 
 def _warnings(request: Request, tokens: int, settings: Settings) -> tuple[str, ...]:
     wanted = sum(count * round_up(length, settings.page) for length, count in request.sequences)
-    if settings.available is None or wanted <= tokens:
+    if not settings.bounded or wanted <= tokens:
         return ()
     return (f"the pool holds {tokens:,} of the {wanted:,} tokens: some sequences wait",)
 
 
 def _refusal(longest: int, tokens: int, settings: Settings, pools: Pools) -> str:
-    there = format_bytes(settings.available or 0)
-    state = f" beside {pools.states:,} states" if pools.states else ""
-    return f"one sequence of {longest:,} tokens does not fit: {there} hold {tokens:,} tokens{state}"
+    there = "" if settings.available is None else format_bytes(settings.available)
+    if settings.most_tokens is not None and tokens == settings.most_tokens // settings.page * settings.page:
+        there = f"-o max-total-tokens={settings.most_tokens}"
+    state = f" beside {pools.states:,} state{'' if pools.states == 1 else 's'}" if pools.states else ""
+    return f"one sequence of {longest:,} tokens does not fit: the pool of {there} holds {tokens:,} tokens{state}"
+
+
+def over_cap(model: Model, request: Request) -> str:
+    """Why ``max-total-tokens`` holds no such batch at once; nothing where it does."""
+    settings, served = _settings(model, request), copy_request(request, request.dp_size)
+    wanted = sum(count * round_up(length, settings.page) for length, count in served.sequences)
+    most = settings.most_tokens
+    if most is None or wanted <= most // settings.page * settings.page:
+        return ""
+    return f"-o max-total-tokens={most} holds less than {wanted:,} tokens"
 
 
 def _settings(model: Model, request: Request) -> Settings:
@@ -403,6 +421,8 @@ ENGINE = Engine(
     ranks=sharing,
     share=("0.88", "mem-fraction-static of an unknown card; SGLang works it out for a known one"),
     memory_options=("available-bytes",),
+    caps=("max-total-tokens",),
+    over_cap=over_cap,
     excluded=(
         "weights",
         "activations and workspace",

@@ -61,6 +61,17 @@ class Settings:
     windows: tuple[int, ...]
     split: int  # ranks over which heads are split
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the pools may hold less than is asked for."""
+        return self.available is not None or self.most_tokens is not None
+
+    def most_blocks(self, pools: int) -> int | None:
+        """Blocks that ``max-tokens`` leaves each of so many pools."""
+        if self.most_tokens is None:
+            return None
+        return self.most_tokens // self.block if pools == 1 else ceil_div(self.most_tokens, self.block)
+
     def window_of(self, layer: int) -> int | None:
         """The pattern repeats over the layers."""
         return self.windows[layer % len(self.windows)] if self.windows else None
@@ -84,11 +95,12 @@ def allocate(model: Model, request: Request) -> Tally:
         found.append((layers, pools, _tallies(layers, pools, settings)))
     layers, pools, tallies = max(found, key=lambda part: sum(run.bytes for run in part[2]))
     longest = max(length for length, _ in filled.sequences)
-    fits = settings.available is None or all(_holds(stage, settings, longest) for _, stage, _ in found)
+    fits = not settings.bounded or all(_holds(stage, settings, longest) for _, stage, _ in found)
     return Tally(
         tallies,
         request={**resolved, **_facts(request, settings)},
         report=_report(pools, settings, found),
+        warnings=_waiting(model, request) if fits else (),
         notes=(f"one rank of {sharing(request) * request.dp_size}, the heaviest",)
         if sharing(request) * request.dp_size > 1
         else (),
@@ -129,14 +141,14 @@ def _pools(layers: Layers, settings: Settings, request: Request) -> list[Pool]:
     for _, _, slabs, window in layers:
         sizes[window] = sizes.get(window, 0) + sum(slab.row_bytes for slab in slabs)
     if settings.available is None:
-        return [_needed_pool(window, size, settings, request) for window, size in sizes.items()]
+        return [_needed_pool(window, size, settings, request, settings.most_blocks(len(sizes))) for window, size in sizes.items()]
     return [_given_pool(window, size, sizes, settings, request) for window, size in sizes.items()]
 
 
-def _needed_pool(window: int | None, size: int, settings: Settings, request: Request) -> Pool:
+def _needed_pool(window: int | None, size: int, settings: Settings, request: Request, most: int | None) -> Pool:
     empty = Pool(window, size, 0)
     blocks = sum(count * empty.blocks_of(length, settings.block) for length, count in request.sequences) if size else 0
-    return Pool(window, size, blocks)
+    return Pool(window, size, blocks if most is None else min(blocks, most))
 
 
 def _given_pool(window: int | None, size: int, sizes: dict[int | None, int], settings: Settings, request: Request) -> Pool:
@@ -208,10 +220,29 @@ def _facts(request: Request, settings: Settings) -> dict[str, tuple[object, str]
 
 def _refusal(pools: list[Pool], settings: Settings, longest: int) -> str:
     short = next(pool for pool in pools if pool.token_bytes and pool.blocks < pool.blocks_of(longest, settings.block))
+    there = f"{format_bytes(settings.available or 0)} hold"
+    if short.blocks == settings.most_blocks(len([pool for pool in pools if pool.token_bytes])):
+        there = f"-o max-tokens={settings.most_tokens} holds"
     return (
         f"one sequence of {longest:,} tokens needs {short.blocks_of(longest, settings.block):,} blocks of {settings.block}, "
-        f"{format_bytes(settings.available or 0)} hold {short.blocks:,}"
+        f"{there} {short.blocks:,}"
     )
+
+
+def _waiting(model: Model, request: Request) -> tuple[str, ...]:
+    words = over_cap(model, request)
+    return (f"{words}: some sequences wait",) if words else ()
+
+
+def over_cap(_model: Model, request: Request) -> str:
+    """Why ``max-tokens`` holds no such batch at once; nothing where it does. The widest window takes most."""
+    settings, served = _settings(request), copy_request(request, request.dp_size)
+    empty = Pool(max(settings.windows, default=None), 0, 0)
+    wanted = sum(count * empty.blocks_of(length, settings.block) for length, count in served.sequences)
+    most = settings.most_blocks(max(len(set(settings.windows)), 1))
+    if most is None or wanted <= most:
+        return ""
+    return f"-o max-tokens={settings.most_tokens} holds {most:,} blocks of {settings.block}, fewer than {wanted:,}"
 
 
 def _settings(request: Request) -> Settings:
@@ -262,5 +293,7 @@ ENGINE = Engine(
     share=("0.9", "free_gpu_memory_fraction"),
     share_of_rest=True,
     memory_options=("available-bytes",),
+    caps=("max-tokens",),
+    over_cap=over_cap,
     excluded=("weights", "activations and workspace", "CUDA graphs", "the block tables"),
 )

@@ -194,3 +194,12 @@ def test_a_type_with_blocks_is_counted_in_whole_blocks_or_refused(dtype: str, cl
     assert cli("estimate", *shape, "--head-dim", 32, "--json").json["total_bytes"] == 2 * sizes[dtype]
     odd = cli("estimate", *shape, "--head-dim", 33)
     assert odd.code == (0 if dtype == "fp8" else 4)
+
+
+@pytest.mark.parametrize("words", [("sglang", "-o", "max-total-tokens=100"), ("tensorrt-llm", "-o", "max-tokens=100")])
+def test_a_sequence_longer_than_a_capped_pool_is_refused(words: tuple[str, ...], cli: Cli) -> None:
+    ran = cli("estimate", "llama-8b", "--tokens", "4k", "--engine", *words)
+    assert ran.code == 1
+    assert "refused: one sequence of 4,096 tokens" in ran.out
+    assert words[-1] in ran.out
+    assert cli("estimate", "llama-8b", "--tokens", "96", "--engine", *words).code == 0

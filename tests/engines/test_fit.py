@@ -320,3 +320,24 @@ def test_what_grows_beyond_the_search_is_not_called_unbounded_growth() -> None:
     grows = fit(exact, model, Request(), Memory(2**70), TOKENS)
     assert (grows.tokens, grows.limited_by) == (2**40, "search")
     assert fit(exact, preset_model("mamba-130m"), Request(), Memory(2**30), TOKENS).limit == "nothing grows with it"
+
+
+@pytest.mark.parametrize(
+    ("engine_name", "option", "unit"), [("sglang", "max-total-tokens", 1), ("tensorrt-llm", "max-tokens", 32)]
+)
+def test_a_capped_pool_bounds_what_fits(engine_name: str, option: str, unit: int) -> None:
+    """No sequence is longer than the pool, nor do more run at once than it holds; estimate and fit say the same."""
+    engine, model = find_engine(engine_name), preset_model("qwen3-0.6b")
+    options: dict[str, OptionValue] = {option: 100}
+    most = 100 // unit * unit
+    found = fit(engine, model, Request(options=options), Memory(2**40), TOKENS)
+    assert (found.tokens, found.limited_by) == (most, "option")
+    for tokens in (most, most + 1):
+        own = engine.allocate(model, Request(tokens=tokens, options=options))
+        asked = fit(engine, model, Request(tokens=tokens, options=options), Memory(2**40), BOTH)
+        assert own.fits is asked.fits is (tokens <= most)
+        assert (f"-o {option}=100" in own.refusal) is (f"-o {option}=100" in asked.limit) is (tokens > most)
+    assert fit(engine, model, Request(tokens=unit, options=options), Memory(2**40), BATCH).batch_size == 100 // unit
+    assert engine.allocate(model, Request(tokens=most, batch_size=2, options=options)).warnings  # one of them waits
+    small = fit(engine, model, Request(options=options), Memory(engine.allocate(model, Request(tokens=32)).total_bytes), TOKENS)
+    assert (small.tokens, small.limited_by) == (32, "memory")
