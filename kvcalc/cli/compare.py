@@ -11,11 +11,11 @@ from kvcalc.cli.drawing import check_targets, write_page, write_picture
 from kvcalc.cli.grouping import takes_groups
 from kvcalc.cli.model_args import load_many
 from kvcalc.cli.options import Drawing, Forcing, ManyModels, Naming, Rules, Showing, Types
-from kvcalc.cli.output import console, show, write_json
+from kvcalc.cli.output import console, show, warn, write_json
 from kvcalc.cli.request_args import engine_and_request
 from kvcalc.engines.base import DEFAULT_TOKENS
-from kvcalc.engines.estimate import Estimate, estimate
-from kvcalc.errors import UsageError
+from kvcalc.engines.estimate import Estimate, Refusal, attempt, counted
+from kvcalc.errors import ExitCode, UsageError
 from kvcalc.units import parse_count, parse_counts
 
 EXAMPLES = (
@@ -25,6 +25,7 @@ EXAMPLES = (
     "kvcalc compare gemma-3-4b llama-8b qwen3.5-27b --tokens 32k --plot models.png --html models.html",
 )
 MAX_LENGTHS = 12
+Rows = list[list[Estimate | Refusal]]
 
 
 @takes_groups
@@ -36,31 +37,48 @@ def command(
     showing: Showing,
     drawing: Drawing,
     forcing: Forcing,
-    tokens: Annotated[str, Option("--tokens", "-t", help="One length or several: 8k,32k,128k.", rich_help_panel="Request")] = str(
-        DEFAULT_TOKENS
-    ),
+    tokens: Annotated[
+        str | None,
+        Option(
+            "--tokens",
+            "-t",
+            help="One length or several: 8k,32k,128k.",
+            rich_help_panel="Request",
+            show_default=str(DEFAULT_TOKENS),
+        ),
+    ] = None,
     batch: Annotated[str, Option("--batch", "-b", help="B: sequences.", rich_help_panel="Request")] = "1",
 ) -> int:
     """Which model is cheap to serve at my lengths."""
     check_targets(drawing, forcing.force)
-    lengths = [value for value, _ in zip(parse_counts(tokens), range(MAX_LENGTHS + 1), strict=False)]
+    lengths = [
+        value
+        for value, _ in zip(parse_counts(str(DEFAULT_TOKENS) if tokens is None else tokens), range(MAX_LENGTHS + 1), strict=False)
+    ]
     if len(lengths) > MAX_LENGTHS:
         raise UsageError(f"--tokens names over {MAX_LENGTHS} lengths", fix="kvcalc sweep prints longer tables")
     engine, request = engine_and_request(types, rules)
     asked = replace(request, batch_size=parse_count(batch, "a value of --batch"))
     models = load_many(naming, many.models)
-    rows = [[estimate(model, asked.at(length), engine) for length in lengths] for model in models]
+    if tokens is None:
+        asked = replace(asked, origins={**asked.origins, "tokens": "default"})
+    rows = [[attempt(model, asked.at(length), engine) for length in lengths] for model in models]
+    refused = [found for row in rows for found in row if isinstance(found, Refusal)]
+    if refused and not any(map(counted, rows)):
+        raise refused[0].problem
     if showing.json:
         from kvcalc.reports.to_json import compare_document
 
         write_json(compare_document(rows))
     else:
         _show(rows)
+    if refused:
+        warn(f"{refused[0].model.name} is refused at {refused[0].tokens:,} tokens: {refused[0].problem.what}")
     _draw(rows, drawing, forcing.force)
-    return 0
+    return ExitCode.OK if any(found.tally.fits for row in rows for found in counted(row)) else ExitCode.NO
 
 
-def _draw(rows: list[list[Estimate]], drawing: Drawing, force: bool) -> None:
+def _draw(rows: Rows, drawing: Drawing, force: bool) -> None:
     if drawing.plot is not None:
         from kvcalc.reports.pictures import compare_chart
 
@@ -68,10 +86,12 @@ def _draw(rows: list[list[Estimate]], drawing: Drawing, force: bool) -> None:
     if drawing.html is not None:
         from kvcalc.reports.html import page
 
-        write_page(page([row[-1] for row in rows], sorted({found.tokens for found in rows[0]})), drawing, force)
+        shown = [row for row in map(counted, rows) if row]
+        lengths = sorted({found.tokens for row in shown for found in row})
+        write_page(page([row[-1] for row in shown], lengths), drawing, force)
 
 
-def _show(rows: list[list[Estimate]]) -> None:
+def _show(rows: Rows) -> None:
     from kvcalc.reports.comparison import comparison_view
 
     show(comparison_view(rows, console().width))

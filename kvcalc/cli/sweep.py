@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from io import TextIOWrapper
+from itertools import chain
 from typing import Annotated, TextIO
 
 from typer import Option
@@ -19,8 +20,8 @@ from kvcalc.cli.model_args import DEFAULT_PRESET, load_many, references
 from kvcalc.cli.options import Drawing, ManyModels, Naming, Rules, Showing, Types, Writing
 from kvcalc.cli.output import console, warn
 from kvcalc.cli.request_args import MAX_AXIS, engine_and_request, type_axis
-from kvcalc.engines.estimate import Estimate, estimate
-from kvcalc.engines.sweep import Cell, Grid, cells, size_of
+from kvcalc.engines.estimate import Estimate, attempt, counted
+from kvcalc.engines.sweep import Cell, Grid, Refused, cells, size_of
 from kvcalc.errors import UsageError
 from kvcalc.units import parse_bytes, parse_counts
 
@@ -64,11 +65,13 @@ def command(
     check_targets(drawing, writing.force)
     budget = parse_bytes(memory) if memory is not None else None
     grid = replace(_grid(many, naming, types, rules, tokens, batch), memory=budget)
-    found = _checked(cells(grid))
+    found = _checked(grid)
     if (writing.output is not None and sys.stderr.isatty()) or progress.watched():
         found = progress.tracked(found, size_of(grid), "cells")
+    refusals = _Refusals()
     with _stream(writing) as stream:
-        _write(Format.json if showing.json else form, grid, found, stream)
+        _write(Format.json if showing.json else form, grid, refusals.among(found), stream)
+    refusals.tell()
     _draw(grid, drawing, writing.force)
     return 0
 
@@ -90,11 +93,11 @@ def _page_parts(grid: Grid) -> tuple[list[Estimate], list[int]]:
     lengths = [tokens for tokens, _ in zip(grid.lengths(), range(MAX_AXIS), strict=False)]
     asked = replace(grid.request, tokens=lengths[0], batch_size=grid.batches[0])
     found = [
-        estimate(model, replace(asked, k_dtype=k_dtype, v_dtype=v_dtype), grid.engine)
+        attempt(model, replace(asked, k_dtype=k_dtype, v_dtype=v_dtype), grid.engine)
         for model in grid.models
         for k_dtype, v_dtype in grid.types
     ]
-    return found, lengths
+    return counted(found), lengths
 
 
 def _grid(many: ManyModels, naming: Naming, types: Types, rules: Rules, tokens: str, batch: str) -> Grid:
@@ -110,16 +113,39 @@ def _grid(many: ManyModels, naming: Naming, types: Types, rules: Rules, tokens: 
     return Grid(tuple(models), pairs, batches, lambda: parse_counts(tokens), engine, request)
 
 
-def _checked(found: Iterator[Cell]) -> Iterator[Cell]:
-    """The same cells, the first one counted now, so that a refusal comes before any output."""
+def _checked(grid: Grid) -> Iterator[Cell]:
+    """The cells, once it is known that one is counted, so that a refusal of all comes before any output."""
+    found = cells(grid)
     first = next(found, None)
+    if not isinstance(first, Refused):
+        return chain([first] if first is not None else [], found)
+    if all(isinstance(cell, Refused) for cell in found):
+        raise first.problem
+    return cells(grid)  # walked anew: refused cells may be many, and are not held
 
-    def again() -> Iterator[Cell]:
-        if first is not None:
-            yield first
-        yield from found
 
-    return again()
+class _Refusals:
+    """The first of the refused cells that went by, and how many there were."""
+
+    def __init__(self) -> None:
+        self.first: Refused | None = None
+        self.count = 0
+
+    def among(self, found: Iterable[Cell]) -> Iterator[Cell]:
+        """The same cells."""
+        for cell in found:
+            if cell.total_bytes is None and isinstance(cell, Refused):
+                self.first = self.first or cell
+                self.count += 1
+            yield cell
+
+    def tell(self) -> None:
+        """What was refused, on stderr."""
+        if self.first is None:
+            return
+        cell, verb = self.first, "cell is" if self.count == 1 else "cells are"
+        which = f"{cell.model} at batch {cell.batch_size:,}, {cell.tokens:,} tokens"
+        warn(f"{self.count:,} {verb} refused; the first, {which}: {cell.problem.what}")
 
 
 @contextmanager

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
 from kvcalc.core.fields import Fields
 from kvcalc.core.model import Model, Request, Tally
 from kvcalc.engines import exact
-from kvcalc.engines.base import Engine, require_layers
-from kvcalc.errors import KvcalcError
+from kvcalc.engines.base import DEFAULT_TOKENS, Engine, require_layers
+from kvcalc.errors import EngineError, KvcalcError, UnsupportedError
 from kvcalc.values import value
 
 
@@ -51,11 +52,39 @@ class Estimate:
         return value if isinstance(value, int) else 0
 
 
+@value
+class Refusal:
+    """What an engine says instead of a figure."""
+
+    engine: Engine
+    model: Model
+    request: Request
+    problem: KvcalcError
+
+    @property
+    def tokens(self) -> int:
+        """The longest sequence that was asked for."""
+        return max(self.request.lengths, default=self.request.tokens or DEFAULT_TOKENS)
+
+
+def attempt(model: Model, request: Request, engine: Engine) -> Estimate | Refusal:
+    """The same as ``estimate`` for one question of several. Raises ConfigError, UsageError."""
+    try:
+        return estimate(model, request, engine)
+    except UnsupportedError as problem:
+        return Refusal(engine, model, request, problem)
+
+
+def counted(found: Iterable[Estimate | Refusal]) -> list[Estimate]:
+    """Those that have a figure."""
+    return [each for each in found if isinstance(each, Estimate)]
+
+
 def estimate(model: Model, request: Request, engine: Engine) -> Estimate:
     """Count ``request`` under ``engine``'s rules. Raises ConfigError, DtypeError, EngineError, UsageError."""
     if not engine.reads_file:
         require_layers(model)
-    tally = engine.allocate(model, request)
+    tally = _allocated(model, request, engine)
     step = engine.step(model, request)
     tokens = tally.request.get("tokens", (request.tokens or 0, ""))[0]
     longer = _longer(model, request, engine, tally, step)
@@ -71,6 +100,28 @@ def estimate(model: Model, request: Request, engine: Engine) -> Estimate:
         excluded=(*engine.excluded, *_draft_left_out(model, request), *tally.excluded),
         kept_bytes=_kept(model, request, engine, tally),
     )
+
+
+def _allocated(model: Model, request: Request, engine: Engine) -> Tally:
+    try:
+        return engine.allocate(model, request)
+    except EngineError as problem:
+        if _by_default(model, request, engine):
+            fix = f"{DEFAULT_TOKENS:,} tokens is the default where no length is asked for: name one with --tokens"
+            raise EngineError(problem.what, problem.where, fix) from None
+        raise
+
+
+def _by_default(model: Model, request: Request, engine: Engine) -> bool:
+    """Whether it is the length that an engine refuses, and nobody asked for it."""
+    said = request.tokens is not None and request.origins.get("tokens") != "default"
+    if said or request.lengths:
+        return False
+    try:
+        engine.allocate(model, request.at(1))
+    except KvcalcError:
+        return False
+    return True
 
 
 def _kept(model: Model, request: Request, engine: Engine, tally: Tally) -> int | None:

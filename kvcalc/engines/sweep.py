@@ -9,7 +9,8 @@ from typing import NamedTuple
 from kvcalc.core.model import Model, Request
 from kvcalc.dtypes import Dtype
 from kvcalc.engines.base import Engine, resolve_types
-from kvcalc.engines.fit import need_function
+from kvcalc.engines.fit import Need, check_memory_options, need_function, over_cap
+from kvcalc.errors import KvcalcError, UnsupportedError, UsageError
 
 
 class Cell(NamedTuple):
@@ -20,10 +21,16 @@ class Cell(NamedTuple):
     v_dtype: str
     batch_size: int
     tokens: int
-    total_bytes: int
+    total_bytes: int | None  # None where it is refused
     beyond_model_maximum: bool  # longer than the model was made for
-    fits: bool | None  # what must be free for it is within the budget; None where none is given
+    fits: bool | None  # what must be free for it is within the budget, or within a pool that an option bounds; else None
     needed_bytes: int | None  # what must be free for it: the total, or more; None without a budget
+
+
+class Refused(Cell):
+    """A cell that the engine, or an option, refuses. Columns are those of every cell."""
+
+    problem: KvcalcError
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +52,68 @@ def size_of(grid: Grid) -> int:
 
 
 def cells(grid: Grid) -> Iterator[Cell]:
-    """Every cell, lengths innermost. Raises what the engine raises."""
+    """Every cell, lengths innermost, refused ones among them. Raises UsageError, and ConfigError of a model's file."""
+    if grid.memory is not None:
+        check_memory_options(grid.engine, grid.request, "--memory")
     for model in grid.models:
         for k_dtype, v_dtype in grid.types:
             yield from _cells_of(grid, model, replace(grid.request, k_dtype=k_dtype, v_dtype=v_dtype))
 
 
 def _cells_of(grid: Grid, model: Model, request: Request) -> Iterator[Cell]:
-    total = total_function(grid.engine, model, request)
-    name, (k_name, v_name) = model.name, _type_names(grid, model, request)
-    limit = model.max_tokens or 2**63
-    budget = grid.memory
-    # A total may be less than what an allocator holds or an engine wants free besides.
-    need = None if budget is None else need_function(grid.engine, model, request)
+    try:
+        names = _type_names(grid, model, request)
+        total = total_function(grid.engine, model, request)
+        need = _need(grid, model, request)
+        held_back = grid.engine.held_back(model, request) if need is not None and grid.engine.held_back else 0
+    except UnsupportedError as problem:  # the model or its type, whatever the length
+        yield from _all_refused(grid, model, request, problem)
+        return
+    judge = _judge(grid.engine, model, request)
+    name, (k_name, v_name), limit, budget = model.name, names, model.max_tokens or 2**63, grid.memory
     for batch in grid.batches:
         for tokens in grid.lengths():
-            size = total(batch, tokens)
-            needed = None if need is None else need(batch, tokens)
-            fits = None if needed is None or budget is None else needed <= budget
+            try:
+                size = total(batch, tokens)
+                needed = None if need is None else need(batch, tokens) + held_back
+                fits = None if needed is None or budget is None else needed <= budget
+                if judge is not None:
+                    fits = fits is not False and judge(batch, tokens)
+            except (UnsupportedError, UsageError) as problem:
+                yield _refused(Cell(name, k_name, v_name, batch, tokens, None, tokens > limit, None, None), problem)
+                continue
             yield Cell(name, k_name, v_name, batch, tokens, size, tokens > limit, fits, needed)
+
+
+def _need(grid: Grid, model: Model, request: Request) -> Need | None:
+    """What must be free, where a budget is given: a total may be less than what an allocator holds or wants free besides."""
+    return None if grid.memory is None else need_function(grid.engine, model, request)
+
+
+def _judge(engine: Engine, model: Model, request: Request) -> Callable[[int, int], bool] | None:
+    """Whether a pool that the engine's own options bound holds a batch; None where they bound none."""
+    if not any(name in request.options for name in (*engine.memory_options, *engine.caps)):
+        return None
+
+    def holds(batch_size: int, tokens: int) -> bool:
+        asked = replace(request, batch_size=batch_size, tokens=tokens)
+        return engine.allocate(model, asked).fits and not over_cap(engine, model, asked)
+
+    return holds
+
+
+def _all_refused(grid: Grid, model: Model, request: Request, problem: KvcalcError) -> Iterator[Cell]:
+    own, limit = model.dtype or "", model.max_tokens or 2**63
+    k_name, v_name = (side.name if side else own for side in (request.k_dtype, request.v_dtype))
+    for batch in grid.batches:
+        for tokens in grid.lengths():
+            yield _refused(Cell(model.name, k_name, v_name, batch, tokens, None, tokens > limit, None, None), problem)
+
+
+def _refused(cell: Cell, problem: KvcalcError) -> Refused:
+    found = Refused(*cell)
+    found.problem = problem
+    return found
 
 
 def _type_names(grid: Grid, model: Model, request: Request) -> tuple[str, str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from kvcalc.core.model import Tally
-from kvcalc.engines.estimate import Estimate
+from kvcalc.engines.estimate import Estimate, Refusal, counted
 from kvcalc.engines.fit import Fit
 from kvcalc.engines.sweep import Cell, Grid, total_function
 from kvcalc.errors import KvcalcError, UsageError
@@ -20,10 +20,11 @@ CURVE_POINTS = 49
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line, or one layer of a stack: a value for each x."""
+    """One line, or one layer of a stack: a value for each x; a line that lacks some of them has its own."""
 
     label: str
     values: tuple[int, ...]
+    xs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,8 @@ def sweep_chart(grid: Grid, cells: Iterable[Cell]) -> Chart:
     """A line for each model, type and batch; one hybrid alone is stacked by layer kind. Raises UsageError."""
     lines: dict[tuple[str, str, str, int], dict[int, int]] = {}
     for cell in cells:
+        if cell.total_bytes is None:
+            continue  # refused
         key = (cell.model, cell.k_dtype, cell.v_dtype, cell.batch_size)
         points = lines.setdefault(key, {})
         if len(lines) > MAX_LINES or len(points) >= MAX_POINTS:
@@ -96,11 +99,17 @@ def _lines(grid: Grid, lines: dict[tuple[str, str, str, int], dict[int, int]]) -
     for key, points in lines.items():
         names = _names(*key)
         label = ", ".join(name for name, differs in zip(names, varies, strict=True) if differs and name)
-        found.append(Series(label, tuple(points[x] for x in xs)))
+        found.append(_line(label, xs, points))
         constant = [name for name, differs in zip(names, varies, strict=True) if not differs and name]
     whose = f"{grid.engine.name} {grid.engine.version}"
     title = ": ".join(part for part in ("Cache by length", ", ".join(constant)) if part)
     return Picture(title, xs, tuple(found), budget=grid.memory, note=f"engine {whose}")
+
+
+def _line(label: str, xs: tuple[int, ...], points: Mapping[int, int]) -> Series:
+    """A line over the lengths at which it has a value."""
+    own = tuple(x for x in xs if x in points)
+    return Series(label, tuple(points[x] for x in own), () if own == xs else own)
 
 
 def _names(model: str, k_dtype: str, v_dtype: str, batch: int) -> tuple[str, str, str, str]:
@@ -132,14 +141,15 @@ def _thinned(xs: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(xs[round(index * step)] for index in range(STACK_POINTS)))
 
 
-def compare_chart(rows: list[list[Estimate]]) -> Chart:
-    """A line for each model over the lengths; at one length a bar for each, by layer kind."""
+def compare_chart(asked: list[list[Estimate | Refusal]]) -> Chart:
+    """A line for each model over the lengths; at one length a bar for each, by layer kind. Refused figures are left out."""
+    rows = [row for row in map(counted, asked) if row]
     first = rows[0][0]
     batch = first.tally.request["batch_size"][0]
     note = f"engine {first.engine.name} {first.release}, batch {batch}"
-    if len(rows[0]) > 1:
-        xs = tuple(found.tokens for found in rows[0])
-        series = tuple(Series(row[0].model.name, tuple(found.total_bytes for found in row)) for row in rows)
+    if len(asked[0]) > 1:
+        xs = tuple(sorted({found.tokens for row in rows for found in row}))
+        series = tuple(_line(row[0].model.name, xs, {found.tokens: found.total_bytes for found in row}) for row in rows)
         return Picture("Cache by length", xs, series, note=note)
     return _bars([row[0] for row in rows], f"Cache at {format_count(first.tokens)} tokens", note)
 

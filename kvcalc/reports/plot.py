@@ -121,7 +121,7 @@ def _lines(axes: Axes, chart: Picture, style: Theme) -> list[Artist]:
     handles: list[Artist] = []
     for index, series in enumerate(chart.series):
         handles += axes.plot(
-            chart.xs,
+            series.xs or chart.xs,
             series.values,
             label=series.label,
             color=style.colours[index % len(style.colours)],

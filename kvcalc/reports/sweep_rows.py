@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from rich.text import Text
 
-from kvcalc.engines.sweep import Cell
-from kvcalc.reports.to_json import Document
+from kvcalc.engines.sweep import Cell, Refused
+from kvcalc.reports.to_json import Document, error_part
 from kvcalc.reports.to_table import bar, plain_table
 from kvcalc.units import format_bytes
 
@@ -23,6 +23,8 @@ PAGE = 400  # rows of one table; a longer sweep goes on with the same columns
 BAR_WIDTHS = (8, 20)
 NARROW = 100  # columns of a terminal
 COLUMNS = Cell._fields
+REFUSED = "refused"
+MOST_REASONS = 8
 
 
 def write_csv(cells: Iterable[Cell], stream: TextIO) -> None:
@@ -36,7 +38,13 @@ def write_markdown(cells: Iterable[Cell], stream: TextIO) -> None:
     """A pipe table."""
     marks = ("---:" if name in ("batch_size", "tokens", "total_bytes") else "---" for name in COLUMNS)
     stream.write(f"| {' | '.join(COLUMNS)} |\n| {' | '.join(marks)} |\n")
-    stream.writelines(f"| {' | '.join(_word(value) for value in cell)} |\n" for cell in cells)
+    stream.writelines(f"| {' | '.join(_words(cell))} |\n" for cell in cells)
+
+
+def _words(cell: Cell) -> Iterator[str]:
+    """Its columns; a refused one says so where its bytes would stand."""
+    refused = cell.total_bytes is None
+    return (REFUSED if refused and name == "total_bytes" else _word(value) for name, value in zip(COLUMNS, cell, strict=True))
 
 
 def _word(value: object) -> str:
@@ -52,9 +60,14 @@ def write_json(head: Document, cells: Iterable[Cell], stream: TextIO) -> None:
     opening = json.dumps(head, indent=2, ensure_ascii=False)[:-2]
     stream.write(f'{opening},\n  "cells": [')
     stream.writelines(
-        f"{',' if index else ''}\n    {json.dumps(cell._asdict(), ensure_ascii=False)}" for index, cell in enumerate(cells)
+        f"{',' if index else ''}\n    {json.dumps(_object(cell), ensure_ascii=False)}" for index, cell in enumerate(cells)
     )
     stream.write("\n  ]\n}\n")
+
+
+def _object(cell: Cell) -> Document:
+    found: Document = cell._asdict()
+    return {**found, "error": error_part(cell.problem)} if isinstance(cell, Refused) else found
 
 
 def tables(cells: Iterable[Cell], width: int) -> Iterator[RenderableType]:
@@ -69,6 +82,18 @@ def tables(cells: Iterable[Cell], width: int) -> Iterator[RenderableType]:
     if constant:
         yield Text(_title(page[0], constant), style="bold")
     yield _table(page, constant, BAR_WIDTHS[width >= NARROW])
+    yield from _reasons(page)
+
+
+def _reasons(page: list[Cell]) -> Iterator[Text]:
+    """Why cells were refused, each reason once."""
+    several = len({cell.model for cell in page}) > 1
+    refused = [cell for cell in page if isinstance(cell, Refused)]
+    found = list(dict.fromkeys(f"{cell.model + ': ' if several else ''}{cell.problem.what}" for cell in refused))
+    for text in found[:MOST_REASONS]:
+        yield Text(f"{REFUSED}: {text}", style="red")
+    if len(found) > MOST_REASONS:
+        yield Text(f"and {len(found) - MOST_REASONS:,} more reasons, which --json holds")
 
 
 def _pages(cells: Iterator[Cell]) -> Iterator[Text]:
@@ -77,10 +102,11 @@ def _pages(cells: Iterator[Cell]) -> Iterator[Text]:
     while page := list(islice(cells, PAGE)):
         text = Text(no_wrap=True, overflow="ignore")
         if heading:
-            text.append(_line(*heading[:-1], "fits" if page[0].fits is not None else ""), style="bold")
+            text.append(_line(*heading[:-1], "fits" if any(cell.fits is not None for cell in page) else ""), style="bold")
             heading = ()
         for cell in page:
-            text.append(_line(*map(_shown, cell[:6]), format_bytes(cell.total_bytes), *_marks(cell)), style=_style(cell))
+            marks = (f"{REFUSED}: {cell.problem.what}",) if isinstance(cell, Refused) else _marks(cell)
+            text.append(_line(*map(_shown, cell[:6]), _size(cell), *marks), style=_style(cell))
         text.right_crop(1)  # the last line's end comes with printing
         yield text
 
@@ -92,13 +118,17 @@ def _line(*words: str) -> str:
 def _marks(cell: Cell) -> tuple[str, str]:
     fits = f"{_word(cell.fits):<4}" if cell.fits is not None else ""
     needed = cell.needed_bytes or 0
-    more = f"{format_bytes(needed)} must be free" if needed > cell.total_bytes else ""
+    more = f"{format_bytes(needed)} must be free" if needed > (cell.total_bytes or 0) else ""
     beyond = "beyond the model's maximum" if cell.beyond_model_maximum else ""
     return fits, ", ".join(filter(None, (more, beyond)))
 
 
 def _style(cell: Cell) -> str:
-    return "red" if cell.fits is False else ""
+    return "red" if cell.fits is False or cell.total_bytes is None else ""
+
+
+def _size(cell: Cell) -> str:
+    return REFUSED if cell.total_bytes is None else format_bytes(cell.total_bytes)
 
 
 def _constant_columns(page: list[Cell]) -> frozenset[str]:
@@ -124,19 +154,19 @@ def _title(cell: Cell, names: frozenset[str]) -> str:
 
 def _table(page: list[Cell], constant: frozenset[str], bar_width: int) -> Table:
     names = [name for name in _HEADS if name not in constant]
-    first = page[0]
     numeric = [index for index, name in enumerate(names) if name in ("batch_size", "tokens", "total_bytes")]
-    fits = ["fits"] if first.fits is not None else []
+    fits = ["fits"] if any(cell.fits is not None for cell in page) else []
     heads = [*(_HEADS[name] for name in names), "size", *fits, "", ""]
     table = plain_table(*heads, right=[*numeric, len(names)])
-    largest = max(cell.total_bytes for cell in page)
+    table.columns[-1].no_wrap = True
+    largest = max(cell.total_bytes or 0 for cell in page)
     for cell in page:
         values = [_shown(getattr(cell, name)) for name in names]
         fit, mark = _marks(cell)
-        drawn = bar(cell.total_bytes, largest, bar_width)
-        table.add_row(*values, format_bytes(cell.total_bytes), *([fit] if fits else []), drawn, mark, style=_style(cell))
+        drawn = bar(cell.total_bytes or 0, largest, bar_width)
+        table.add_row(*values, _size(cell), *([fit] if fits else []), drawn, mark, style=_style(cell))
     return table
 
 
 def _shown(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else "-" if value is None else str(value)

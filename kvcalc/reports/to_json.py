@@ -17,7 +17,7 @@ from math import isfinite
 from kvcalc.core.layers import Layer, runs
 from kvcalc.core.model import Array, LayerTally, Model
 from kvcalc.engines.base import Engine
-from kvcalc.engines.estimate import Estimate
+from kvcalc.engines.estimate import Estimate, Refusal
 from kvcalc.engines.sweep import Grid
 from kvcalc.errors import KvcalcError
 
@@ -33,14 +33,18 @@ def document(verb: str, **parts: object) -> Document:
 
 def error_document(problem: KvcalcError) -> Document:
     """A refusal: what is wrong, where, how to fix it."""
-    error = {
+    return {"schema_version": SCHEMA_VERSION, "error": error_part(problem)}
+
+
+def error_part(problem: KvcalcError) -> Document:
+    """The refusal itself."""
+    return {
         "code": problem.code,
         "what": problem.what,
         "where": problem.where,
         "fix": problem.fix,
         "exit_code": int(problem.exit_code),
     }
-    return {"schema_version": SCHEMA_VERSION, "error": error}
 
 
 def number(value: Fraction | None) -> int | float | None:
@@ -199,8 +203,21 @@ def sweep_head(grid: Grid) -> Document:
     )
 
 
-def compare_document(rows: list[list[Estimate]]) -> Document:
-    """Every model at every length, each a whole estimate."""
+def compare_document(rows: list[list[Estimate | Refusal]]) -> Document:
+    """Every model at every length, each a whole estimate; a refused one has an ``error``, and no bytes."""
+    estimates = [
+        estimate_document(found) if isinstance(found, Estimate) else refusal_document(found) for row in rows for found in row
+    ]
+    return document("compare", engine=engine_part(rows[0][0].engine), estimates=estimates)
+
+
+def refusal_document(found: Refusal) -> Document:
+    """An estimate that is refused, among others that are not."""
     return document(
-        "compare", engine=engine_part(rows[0][0].engine), estimates=[estimate_document(found) for row in rows for found in row]
+        "estimate",
+        engine=engine_part(found.engine),
+        model=model_part(found.model),
+        request={"batch_size": found.request.batch_size, "tokens": found.tokens},
+        total_bytes=None,
+        error=error_part(found.problem),
     )

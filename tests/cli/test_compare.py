@@ -50,3 +50,43 @@ def test_a_refusal(name: str, cli: Cli) -> None:
     ran = cli("compare", *words)
     assert (ran.code, ran.out) == (code, "")
     assert "Traceback" not in ran.err
+
+
+def test_a_refused_figure_stands_beside_the_others(cli: Cli) -> None:
+    """vLLM serves opt-125m at 2,048 tokens and no more: known there, but not what a further token would take."""
+    ran = cli("compare", "opt-125m", "llama-8b", "--engine", "vllm", "--tokens", "2k,4k")
+    rows = {line.split()[0]: line.split() for line in ran.out.splitlines() if line}
+    assert (ran.code, rows["opt-125m"].count("refused")) == (0, 3)
+    assert "72 MiB" in " ".join(rows["opt-125m"])
+    assert "opt-125m: refused: 4,096 tokens are more than the 2,048 that opt-125m was made for" in ran.out
+    assert ran.err.startswith("note: opt-125m is refused at 4,096 tokens: ")
+    found = cli("compare", "opt-125m", "llama-8b", "--engine", "vllm", "--tokens", "2k,4k", "--json").json["estimates"]
+    assert [each["total_bytes"] is None for each in found] == [False, True, False, False]
+    assert found[1]["error"]["exit_code"] == 4
+
+
+def test_refused_altogether_names_the_default_length(cli: Cli) -> None:
+    ran = cli("compare", "opt-125m", "--engine", "vllm")
+    assert (ran.code, ran.out) == (4, "")
+    assert "4,096 tokens is the default" in ran.err
+    assert "default" not in cli("compare", "opt-125m", "--engine", "vllm", "--tokens", "4k").err
+
+
+def test_what_is_not_known_differs_from_none(cli: Cli) -> None:
+    """No layer of Llama stops growing; nothing is known of opt-125m beyond 2,048 tokens."""
+    out = cli("compare", "opt-125m", "llama-8b", "--engine", "vllm", "--tokens", "2k").out
+    rows = {line.split()[0]: line.split() for line in out.splitlines() if line}
+    assert rows["opt-125m"][3:5] == ["?", "?"]
+    assert rows["llama-8b"][3:5] == ["131,072", "-"]
+    assert "? not known: the engine takes nothing longer than this length" in out
+
+
+def test_what_no_longer_grows_names_its_length(cli: Cli) -> None:
+    """It may be more than the whole at a shorter one."""
+    assert "fixed at 32k" in cli("compare", "llama-4-scout", "--tokens", "4k,32k").out
+
+
+def test_a_capped_pool_refuses(cli: Cli) -> None:
+    words = ("compare", "llama-8b", "--engine", "sglang", "-o", "max-total-tokens=100", "--tokens")
+    assert "refused: one sequence of 4,096 tokens" in cli(*words, "50,4k").out
+    assert [cli(*words, tokens).code for tokens in ("50,4k", "4k")] == [0, 1]

@@ -206,3 +206,47 @@ def test_json_of_a_sweep_is_one_document(cli: Cli) -> None:
     text = cli("sweep", *EQUATION, "--tokens", "1..5:1", "--json").out
     assert json.loads(text)["verb"] == "sweep"
     assert text.endswith("}\n")
+
+
+REFUSED = ("sweep", "opt-125m", "llama-8b", "--tokens", "2k,4k", "--engine", "vllm")
+
+
+def test_a_refused_cell_stands_in_the_table(cli: Cli) -> None:
+    """vLLM serves opt-125m at 2,048 tokens and no more."""
+    ran = cli(*REFUSED)
+    (line,) = (line for line in ran.out.splitlines() if "refused" in line.split())
+    assert (line.split()[0], "4,096" in line.split()) == ("opt-125m", True)
+    reason = "4,096 tokens are more than the 2,048 that opt-125m was made for"
+    assert f"refused: opt-125m: {reason}" in ran.out
+    assert (ran.code, ran.err) == (0, f"note: 1 cell is refused; the first, opt-125m at batch 1, 4,096 tokens: {reason}\n")
+
+
+def test_a_refused_cell_in_every_format(cli: Cli) -> None:
+    ran = cli(*REFUSED, "--json")
+    refused = [cell for cell in ran.json["cells"] if cell["total_bytes"] is None]
+    assert [(cell["model"], cell["tokens"], cell["error"]["code"], cell["error"]["exit_code"]) for cell in refused] == [
+        ("opt-125m", 4096, "engine", 4)
+    ]
+    as_csv = rows(cli(*REFUSED, "--format", "csv").out)
+    assert [row["total_bytes"] == "" for row in as_csv] == [False, True, False, False]
+    assert cli(*REFUSED, "--format", "markdown").out.count("| refused |") == 1
+
+
+def test_a_refused_cell_of_a_long_table_says_why(cli: Cli) -> None:
+    out = cli("sweep", "opt-125m", "--tokens", "1500..2050:1", "--engine", "vllm").out.splitlines()
+    assert [line.split()[4] for line in out if "refused: " in line] == ["2,049", "2,050"]
+
+
+def test_refused_altogether_is_an_error_as_before(cli: Cli) -> None:
+    ran = cli("sweep", "opt-125m", "--tokens", "3k,4k", "--batch", "1,2", "--engine", "vllm")
+    assert (ran.code, ran.out) == (4, "")
+    assert "error: 3,072 tokens are more than the 2,048" in ran.err
+
+
+def test_a_first_cell_that_is_refused(cli: Cli) -> None:
+    found = cli("sweep", "opt-125m", "llama-8b", "--tokens", "4k", "--engine", "vllm", "--json").json["cells"]
+    assert [cell["total_bytes"] for cell in found] == [None, 4096 * LLAMA_TOKEN]
+
+
+def test_a_length_that_nobody_asked_for_is_not_refused(cli: Cli) -> None:
+    assert cli("sweep", "opt-125m", "--tokens", "1k", "--engine", "vllm").code == 0
