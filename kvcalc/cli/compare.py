@@ -42,9 +42,9 @@ def command(
         Option(
             "--tokens",
             "-t",
-            help="One length or several: 8k,32k,128k.",
+            help=f"One length or several: 8k,32k,128k; {DEFAULT_TOKENS} unless said.",
             rich_help_panel="Request",
-            show_default=str(DEFAULT_TOKENS),
+            show_default=False,
         ),
     ] = None,
     batch: Annotated[str, Option("--batch", "-b", help="B: sequences.", rich_help_panel="Request")] = "1",
