@@ -125,7 +125,7 @@ def _unknown(problem: Exception, words: list[str]) -> int:
     message = getattr(problem, "format_message", None)
     if message is not None:
         text = str(message())  # empty where no verb was given: the help is on the screen already
-        return _known(UsageError(text, fix=f"see {_help_of(words)}"), words) if text else ExitCode.USAGE
+        return _known(_usage(text, words), words) if text else ExitCode.USAGE
     if type(problem).__name__ == "Abort":
         return _interrupted()
     import traceback
@@ -133,6 +133,16 @@ def _unknown(problem: Exception, words: list[str]) -> int:
     traceback.print_exception(problem)
     sys.stderr.write(f"this is a bug in kvcalc {__version__}: please report it with the lines above\n")
     return ExitCode.BUG
+
+
+FORMATS = ("csv", "markdown")  # of kvcalc sweep, which people write as flags
+
+
+def _usage(text: str, words: list[str]) -> UsageError:
+    for name in FORMATS:
+        if f"--{name}" in words and text.startswith(f"No such option: --{name}"):
+            return UsageError(f"No such option: --{name}", fix=f"kvcalc sweep writes it: --format {name}")
+    return UsageError(text, fix=f"see {_help_of(words)}")
 
 
 def _help_of(words: list[str]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from typer import Context
+
 
 def _starting(words: Iterable[str], start: str) -> list[str]:
     return sorted(word for word in words if word.startswith(start))
@@ -46,3 +48,39 @@ def gpus(incomplete: str) -> list[str]:
     from kvcalc.core.gpus import GPUS
 
     return _starting((gpu.name for gpu in GPUS), incomplete)
+
+
+def options(ctx: Context, incomplete: str) -> list[str]:
+    """The options of the engine that the line names so far, then the values of a choice."""
+    from kvcalc.engines import find_engine
+    from kvcalc.errors import KvcalcError
+
+    try:
+        found = find_engine(str(ctx.params.get("engine") or "exact")).options
+    except KvcalcError:
+        return []
+    names = (each.name if each.kind == "bool" else f"{each.name}=" for each in found)
+    values = (f"{each.name}={choice}" for each in found for choice in each.choices)
+    return _starting(values if "=" in incomplete else names, incomplete)
+
+
+# kvcalc.verify.run.CACHES, whose import takes torch
+CACHES = (
+    "all",
+    "concat",
+    "static",
+    "paged",
+    "quantized",
+    "sliding",
+    "latent",
+    "recurrent",
+    "shared",
+    "cross",
+    "compressed",
+)
+
+
+def caches(incomplete: str) -> list[str]:
+    """Caches to verify; after a comma, another."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{word}" for word in _starting(CACHES, last)]

@@ -135,7 +135,13 @@ class Rules(Group):
     ] = "exact"
     option: Annotated[
         list[str],
-        _request("-o", "--option", metavar="NAME=VALUE", text="An engine's own option (see kvcalc engines)."),
+        _request(
+            "-o",
+            "--option",
+            metavar="NAME=VALUE",
+            text="An engine's own option (see kvcalc engines).",
+            autocompletion=completion.options,
+        ),
     ] = NONE_GIVEN
 
 

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from kvcalc.cli import completion
 from kvcalc.cli.grouping import Group
 from kvcalc.cli.options import NONE_GIVEN, Described
 
 
-def _running(*names: str, text: str) -> Any:
-    return Option(*names, help=text, rich_help_panel="Run", show_default=False)
+def _running(*names: str, text: str, **more: Any) -> Any:
+    return Option(*names, help=text, rich_help_panel="Run", show_default=False, **more)
 
 
 class Counted(Described):
@@ -33,7 +34,10 @@ class Running(Group):
     """How the proof is run."""
 
     device: Annotated[str, _running("--device", text="auto, cpu, cuda, cuda:N, mps.")] = "auto"
-    cache: Annotated[str, _running("--cache", text="all, concat, static, paged, quantized, sliding, latent …")] = "all"
+    cache: Annotated[
+        str,
+        _running("--cache", text="all, concat, static, paged, quantized, sliding, latent …", autocompletion=completion.caches),
+    ] = "all"
     prompt: Annotated[str | None, _running("--prompt", text="Tokens that are prefilled; the rest are decoded.")] = None
     chunk: Annotated[str, _running("--chunk", text="New tokens a step, in turn: 1, or 1,1,4.")] = "1,1,4"
     seed: Annotated[int, _running("--seed", text="Of all numbers: equal seeds give equal runs.")] = 0

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,6 +43,10 @@ LINES = {
     "kvcalc estimate --preset gpt2-m": ["gpt2-medium"],
     "kvcalc estimate --engine llama": ["llama.cpp"],
     "kvcalc sweep --dtype q8": ["q8", "q8_0"],
+    "kvcalc estimate -e vllm -o kv-c": ["kv-cache-dtype=", "kv-cache-memory-bytes="],
+    "kvcalc estimate -e llama.cpp -o swa": ["swa-full"],
+    "kvcalc verify --cache qu": ["quantized"],
+    "kvcalc verify --cache static,qu": ["static,quantized"],
     "kvcalc compare llama-8b whisper-large-v3-t": ["whisper-large-v3-turbo"],
 }
 
@@ -50,6 +55,19 @@ LINES = {
 @pytest.mark.parametrize("line", LINES)
 def test_words_are_completed(shell: str, line: str) -> None:
     assert complete(shell, line) == LINES[line]
+
+
+def test_a_choice_s_values_are_offered_and_an_unknown_engine_has_none() -> None:
+    def offered(engine: str, start: str) -> list[str]:
+        return completion.options(SimpleNamespace(params={"engine": engine}), start)  # type: ignore[arg-type]
+
+    assert offered("vllm", "mamba-cache-dtype=f") == ["mamba-cache-dtype=float16", "mamba-cache-dtype=float32"]
+    assert offered("nope", "") == []
+
+
+def test_the_caches_are_those_of_verify() -> None:
+    run = pytest.importorskip("kvcalc.verify.run", exc_type=ImportError)
+    assert completion.CACHES == run.CACHES
 
 
 def test_models_offer_files_of_models_and_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,15 @@ CODES: dict[str, tuple[tuple[object, ...], int, str]] = {
     "an unknown assumption": (("estimate", *EQUATION, "--assume", "nope"), 4, "architecture"),
     "no folder to write to": (("sweep", *EQUATION, "--output", "/nowhere/x"), 5, "output"),
 }
+
+
+@pytest.mark.parametrize("name", ["csv", "markdown"])
+def test_a_format_written_as_a_flag_gets_the_option(name: str, cli: Cli) -> None:
+    for verb in ("sweep", "estimate"):
+        ran = cli(verb, "llama-8b", f"--{name}", "--json")
+        assert (ran.code, ran.json["error"]["fix"]) == (2, f"kvcalc sweep writes it: --format {name}")
+
+
 VALUES = [
     "0",
     "-1",
