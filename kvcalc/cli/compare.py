@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import Annotated
 
 from typer import Option
@@ -51,10 +52,7 @@ def command(
 ) -> int:
     """Which model is cheap to serve at my lengths."""
     check_targets(drawing, forcing.force)
-    lengths = [
-        value
-        for value, _ in zip(parse_counts(str(DEFAULT_TOKENS) if tokens is None else tokens), range(MAX_LENGTHS + 1), strict=False)
-    ]
+    lengths = list(islice(parse_counts(str(DEFAULT_TOKENS) if tokens is None else tokens), MAX_LENGTHS + 1))
     if len(lengths) > MAX_LENGTHS:
         raise UsageError(f"--tokens names over {MAX_LENGTHS} lengths", fix="kvcalc sweep prints longer tables")
     engine, request = engine_and_request(types, rules)

@@ -91,13 +91,16 @@ def _draw(grid: Grid, drawing: Drawing, force: bool) -> None:
 def _page_parts(grid: Grid) -> tuple[list[Estimate], list[int]]:
     """Each model under each type, at the first length and batch; and the lengths."""
     lengths = [tokens for tokens, _ in zip(grid.lengths(), range(MAX_AXIS), strict=False)]
-    asked = replace(grid.request, tokens=lengths[0], batch_size=grid.batches[0])
-    found = [
-        attempt(model, replace(asked, k_dtype=k_dtype, v_dtype=v_dtype), grid.engine)
-        for model in grid.models
-        for k_dtype, v_dtype in grid.types
-    ]
-    return counted(found), lengths
+    for tokens, batch in ((lengths[0], grid.batches[0]), (min(lengths), min(grid.batches))):
+        asked = replace(grid.request, tokens=tokens, batch_size=batch)
+        found = [
+            attempt(model, replace(asked, k_dtype=k_dtype, v_dtype=v_dtype), grid.engine)
+            for model in grid.models
+            for k_dtype, v_dtype in grid.types
+        ]
+        if counted(found):
+            return counted(found), lengths
+    raise UsageError("a page needs a figure at the shortest length, and all are refused there", fix="leave out --html")
 
 
 def _grid(many: ManyModels, naming: Naming, types: Types, rules: Rules, tokens: str, batch: str) -> Grid:

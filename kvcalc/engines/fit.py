@@ -245,7 +245,8 @@ def _answer(question: _Question, memory: Memory) -> _Answer:
         fits(beyond + 1)  # says what stops it
     if found.value and _answers(need, found.value):
         return _Answer(found, need(found.value), budget, _limit_of(question, found, need, limits))
-    return _Answer(Found(0), _least(question, need), budget, limits.get(1, _Limit()))
+    least = _least(question, need)
+    return _Answer(Found(0), least, budget, limits[min(limits)] if limits and least <= budget else _Limit())
 
 
 def _capped(question: _Question, value: int, limits: dict[int, _Limit]) -> bool:

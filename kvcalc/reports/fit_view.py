@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvcalc.core.model import Model, Request
+from kvcalc.core.search import CEILING
 from kvcalc.engines.base import Engine
 from kvcalc.engines.fit import (
     BATCH,
@@ -205,10 +206,11 @@ def frontier_view(engine: Engine, model: Model, request: Request, memory: Memory
     table = plain_table("sequences", "tokens each", "tokens in all", "bytes", "", right=(0, 1, 2, 3, 4))
     rows = found.rows
     for batch, tokens, size in rows:
-        beyond = "*" if model.max_tokens is not None and tokens > model.max_tokens else ""
+        beyond = "+" if tokens == CEILING else "*" if _beyond(model, tokens) else ""
         table.add_row(f"{batch:,}", f"{tokens:,}{beyond}", f"{batch * tokens:,}", f"{size:,}", format_bytes(size))
     shown = table if rows else Text("not even one sequence of one token fits", style="bold red")
-    lines = ["* beyond the model's own maximum"] if any(_beyond(model, row) for row in rows) else []
+    lines = ["+ and more than is searched"] if any(tokens == CEILING for _, tokens, _ in rows) else []
+    lines += ["* beyond the model's own maximum"] if any(_beyond(model, tokens) for _, tokens, _ in rows) else []
     lines += [f"more sequences: {found.limit}"] if found.limit != "memory" else []
     lines += frontier_notes(engine, request, found)
     return Group(head, "", _room_table(engine, model, memory, request), "", shown, *map(Text, lines))
@@ -220,8 +222,8 @@ def frontier_notes(engine: Engine, request: Request, found: Frontier) -> list[st
     return [note] if note else []
 
 
-def _beyond(model: Model, row: tuple[int, int, int]) -> bool:
-    return model.max_tokens is not None and row[1] > model.max_tokens
+def _beyond(model: Model, tokens: int) -> bool:
+    return model.max_tokens is not None and CEILING > tokens > model.max_tokens
 
 
 def _held_back(engine: Engine, model: Model, request: Request) -> int:

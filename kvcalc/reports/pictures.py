@@ -142,8 +142,11 @@ def _thinned(xs: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def compare_chart(asked: list[list[Estimate | Refusal]]) -> Chart:
-    """A line for each model over the lengths; at one length a bar for each, by layer kind. Refused figures are left out."""
-    rows = [row for row in map(counted, asked) if row]
+    """A line for each model over the lengths; at one length a bar for each, by layer kind. What is refused is left out."""
+    held = [[found for found in counted(row) if found.tally.fits] for row in asked]
+    rows = [row for row in held if row]
+    if not rows:
+        raise UsageError("there is no picture: every figure is refused", fix="leave out --plot")
     first = rows[0][0]
     batch = first.tally.request["batch_size"][0]
     note = f"engine {first.engine.name} {first.release}, batch {batch}"

@@ -152,3 +152,11 @@ def test_a_card_decides_how_many_run_at_once(capsys: pytest.CaptureFixture[str],
     """Below 70 GiB vLLM's default is 256 sequences, above it 1,024."""
     _, found = answer(capsys, "smollm-135m", "--gpu", card, "-e", "vllm", "-t", "100")
     assert found["notes"][0].startswith(f"{most} sequences run at once")
+
+
+def test_a_frontier_that_ends_with_the_search(capsys: pytest.CaptureFixture[str]) -> None:
+    """A state takes the same at any length: what is searched ends, what fits doesn't."""
+    main(["fit", "mamba-130m", "--memory", "1GiB", "--frontier"])
+    out = capsys.readouterr().out
+    assert "1,099,511,627,776+" in out
+    assert "+ and more than is searched" in out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from kvcalc.cli import main
 from kvcalc.core.model import Request
 from kvcalc.dtypes import find_dtype
 from kvcalc.engines import find_engine
-from kvcalc.engines.estimate import estimate
+from kvcalc.engines.estimate import attempt, estimate
 from kvcalc.engines.fit import Fit, Memory, fit
 from kvcalc.engines.sweep import Grid, cells
 from kvcalc.errors import MissingExtraError, UsageError
@@ -80,6 +81,23 @@ def test_one_hybrid_is_stacked_by_layer_kind() -> None:
         "sliding attention": (5 * row * 64,) * 3,
         "full attention": tuple(row * tokens for tokens in LENGTHS),
     }
+
+
+def test_a_line_ends_where_the_engine_refuses() -> None:
+    """A static cache of 128 positions holds no 256 tokens; the other line goes on."""
+    static = find_engine("static")
+    requests = {length: Request(tokens=length, options={"capacity": 128}) for length in LENGTHS}
+    models = grid(PLAIN, HYBRID).models
+    rows = [
+        [attempt(models[0], requests[length], static) for length in LENGTHS],
+        [attempt(models[1], Request(tokens=length), static) for length in LENGTHS],
+    ]
+    chart = compare_chart(rows)
+    assert isinstance(chart, Picture)
+    assert [(series.xs or chart.xs, len(series.values)) for series in chart.series] == [((64, 128), 2), ((64, 128, 256), 3)]
+    assert draw(chart, "svg")
+    swept = replace(grid(PLAIN, HYBRID, memory=1000), engine=static, request=Request(options={"capacity": 128}))
+    assert chart_of(swept).xs == (64, 128)
 
 
 def test_too_many_lines_are_refused() -> None:
