@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from kvcalc.cli.options import Described
@@ -14,6 +15,7 @@ from kvcalc.units import parse_count
 from kvcalc.values import value
 
 DEFAULT_PRESET = "llama-8b"
+SHORT_VALUE = 16
 
 # flag → the neutral field that it gives
 FLAGS: Mapping[str, str] = {
@@ -111,12 +113,29 @@ def _is_gguf(path: Path) -> bool:
 
 
 def load_reference(reference: Reference, naming: Described) -> Model:
-    """Read the model. Raises ConfigError, PresetError, GgufError, HubError, ArchitectureError."""
+    """Read the model, and mark it where flags changed it.
+
+    Raises UsageError, ConfigError, PresetError, GgufError, HubError, ArchitectureError.
+    """
     if reference.kind != "hub" and (naming.file or naming.revision):
         name = "--file" if naming.file else "--revision"
         raise UsageError(
             f"{name} belongs to a repository of the hub, and {reference.value[:60]!r} is none", fix="add --hub ORG/NAME"
         )
+    model = _read(reference, naming)
+    changed = [name for name, field in model.fields.used.items() if field.origin.startswith("flag ")]
+    if reference.kind == "equation" or not changed:
+        return model
+    what = f"{changed[0]} {_short(model.fields[changed[0]].value)}" if len(changed) == 1 else f"{len(changed)} fields changed"
+    return replace(model, name=f"{model.name} with {what}")
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= SHORT_VALUE and "," not in text else "changed"
+
+
+def _read(reference: Reference, naming: Described) -> Model:
     overrides, assume = flag_fields(naming), naming.assume or ""
     if reference.kind == "preset":
         return _preset(reference.value, naming, overrides, assume)

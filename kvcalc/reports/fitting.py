@@ -24,19 +24,27 @@ class FittingTable(Table):
         needs = [self._need(console, column) for column in self.columns]
         room = options.max_width - GAP * (len(needs) - 1)
         if self.row_count == 0 or sum(least for least, _ in needs) <= room:
-            for column, width in zip(self.columns, shared_widths(needs, room), strict=True):
-                column.width = width
-            yield from super().__rich_console__(console, options)
+            yield from self._side_by_side(console, options, shared_widths(needs, room))
         else:
             yield from self._records(console)
 
+    def _side_by_side(self, console: Console, options: ConsoleOptions, widths: Sequence[int]) -> RenderResult:
+        """Every cell has the room that it needs, so that only headings are left to wrap in a column of figures."""
+        whole = [column.no_wrap for column in self.columns]
+        for column, width in zip(self.columns, widths, strict=True):
+            column.width, column.no_wrap = width, False
+        shown = list(super().__rich_console__(console, options))
+        for column, figures in zip(self.columns, whole, strict=True):
+            column.no_wrap = figures
+        yield from shown
+
     def _need(self, console: Console, column: Column) -> tuple[int, int]:
-        """(narrowest, widest): a figure is one piece, other text its longest word."""
-        shown = [column.header] if self.show_header else []
-        lines = [line for cell in (*shown, *column.cells) for line in _plain(console, cell).splitlines()]
-        widest = max(map(cell_len, lines), default=0)
-        words = (cell_len(word) for line in lines for word in line.split())
-        return (widest if column.no_wrap else max(words, default=0)), widest
+        """(narrowest, widest): a figure is one piece; other text, and a heading, its longest word."""
+        heading = _plain(console, column.header) if self.show_header else ""
+        lines = [line for cell in column.cells for line in _plain(console, cell).splitlines()]
+        words = [cell_len(word) for line in (heading, *([] if column.no_wrap else lines)) for word in line.split()]
+        figures = [cell_len(line) for line in lines if column.no_wrap]
+        return max((*words, *figures), default=0), max(map(cell_len, (heading, *lines)), default=0)
 
     def _records(self, console: Console) -> Iterator[RenderableType]:
         if self.title:

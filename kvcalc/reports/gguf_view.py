@@ -96,6 +96,8 @@ def gguf_view(model: Model) -> Iterable[RenderableType]:
     figures = figures_of(model)
     if figures:
         yield from ("", Text(f"one sequence at the file's own context length of {model.max_tokens:,}:"), _figures_table(figures))
+        for refusal in dict.fromkeys(row.refusal for row in figures if row.refusal):
+            yield Text(f"refused: {refusal}", style="dim")
 
 
 def _weights_table(weights: list[Weights]) -> RenderableType:
@@ -115,8 +117,6 @@ def _figures_table(figures: list[Figure]) -> RenderableType:
     for engine in ENGINES:
         cells = [row for row in figures if row.engine == engine]
         table.add_row(engine, *(_cell(row) for row in cells))
-    for refusal in dict.fromkeys(row.refusal for row in figures if row.refusal):
-        table.add_row(Text(f"refused: {refusal}", style="dim"))
     return table
 
 

@@ -39,6 +39,22 @@ def test_flags_stand_instead_of_the_file_s_fields(cli: Cli, write: Write) -> Non
     }
 
 
+MARKED = {
+    "one field": (("--layers", 4), "llama-8b with num_layers 4"),
+    "two fields": (("--layers", 4, "--set", "head_dim=64"), "llama-8b with 2 fields changed"),
+    "a field that nothing reads": (("--v-head-dim", 64), "llama-8b"),
+    "no field": ((), "llama-8b"),
+}
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_a_model_with_fields_of_the_user_s_own_doesn_t_pass_for_the_published_one(name: str, cli: Cli) -> None:
+    words, said = MARKED[name]
+    assert cli("estimate", "llama-8b", *words).out.startswith(f"{said}  under exact")
+    assert f"\n{said}  " in cli("compare", "llama-8b", *words).out
+    assert cli("estimate", *EQUATION).out.startswith("the equation  under exact")
+
+
 def test_any_other_field_by_set(cli: Cli) -> None:
     ran = cli("estimate", "deepseek-v3", "--set", "kv_lora_rank=256", "--tokens", 1, "--json")
     assert ran.json["total_bytes"] == 61 * (256 + 64) * 2

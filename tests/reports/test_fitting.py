@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from kvcalc.reports.fitting import FittingTable
+from kvcalc.reports.fitting import FittingTable, shared_widths
 from kvcalc.reports.to_table import plain_table
 
 FIGURES = ("25,769,803,776", "1,234", "512.00 MiB")
@@ -54,3 +54,26 @@ def test_a_table_without_headings_keeps_a_line_a_row() -> None:
     out = io.StringIO()
     Console(file=out, width=20).print(rows)
     assert out.getvalue().split() == ["a", "long", "word", "of", "many", "123,456,789,012"]
+
+
+def test_a_heading_wraps_before_a_figure_does() -> None:
+    rows = plain_table("model", "bytes of a further token", right=(1,))
+    rows.add_row("toy", "1,234,567")
+    for width, lines in ((60, 2), (20, 4), (60, 2)):  # bytes of / a further / token
+        out = io.StringIO()
+        Console(file=out, width=width).print(rows)
+        assert len(out.getvalue().splitlines()) == lines
+        assert "1,234,567" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("needs", "room", "widths"),
+    [
+        ([(3, 3), (4, 90)], 50, [3, 47]),
+        ([(20, 30), (5, 100)], 40, [20, 20]),  # the wider one gives way, no further than its longest word
+        ([(20, 30), (5, 100)], 25, [20, 5]),
+        ([(3, 4), (5, 6)], 40, [4, 6]),
+    ],
+)
+def test_columns_share_what_room_there_is(needs: list[tuple[int, int]], room: int, widths: list[int]) -> None:
+    assert shared_widths(needs, room) == widths
