@@ -59,7 +59,7 @@ def test_a_table_without_headings_keeps_a_line_a_row() -> None:
 def test_a_heading_wraps_before_a_figure_does() -> None:
     rows = plain_table("model", "bytes of a further token", right=(1,))
     rows.add_row("toy", "1,234,567")
-    for width, lines in ((60, 2), (20, 4), (60, 2)):  # bytes of / a further / token
+    for width, lines in ((60, 2), (20, 3), (60, 2)):  # "bytes of a" above "further token"
         out = io.StringIO()
         Console(file=out, width=width).print(rows)
         assert len(out.getvalue().splitlines()) == lines
