@@ -125,10 +125,11 @@ def aliases_of(model_type: str, row: Architecture) -> dict[str, tuple[str, ...]]
     return {**found, **row.aliases}
 
 
-def neutral_name(key: str, model_type: str, row: Architecture) -> str:
-    """The neutral name of a file's key (``num_key_value_heads`` → ``num_kv_heads``), else the key itself."""
+def neutral_names(key: str, model_type: str, row: Architecture) -> tuple[str, ...]:
+    """Every name under which a file's key is read: its own, and each neutral one (``num_key_value_heads`` → ``num_kv_heads``)."""
     names = aliases_of(model_type, row)
-    return key if key in names else next((name for name, keys in names.items() if key in keys), key)
+    neutral = [name for name, keys in names.items() if key in keys or key == name]
+    return tuple(dict.fromkeys((*neutral, key)))
 
 
 def neutral_fields(

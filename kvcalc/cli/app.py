@@ -130,8 +130,9 @@ def _unknown(problem: Exception, words: list[str]) -> int:
         return _interrupted()
     import traceback
 
-    traceback.print_exception(problem)
-    sys.stderr.write(f"this is a bug in kvcalc {__version__}: please report it with the lines above\n")
+    with suppress(OSError):
+        traceback.print_exception(problem)
+        sys.stderr.write(f"this is a bug in kvcalc {__version__}: please report it with the lines above\n")
     return ExitCode.BUG
 
 

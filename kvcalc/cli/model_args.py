@@ -123,7 +123,7 @@ def load_reference(reference: Reference, naming: Described) -> Model:
             f"{name} belongs to a repository of the hub, and {reference.value[:60]!r} is none", fix="add --hub ORG/NAME"
         )
     model = _read(reference, naming)
-    changed = [name for name, field in model.fields.used.items() if field.origin.startswith("flag ")]
+    changed = list({field.origin: name for name, field in model.fields.used.items() if field.origin.startswith("flag ")}.values())
     if reference.kind == "equation" or not changed:
         return model
     what = f"{changed[0]} {_short(model.fields[changed[0]].value)}" if len(changed) == 1 else f"{len(changed)} fields changed"

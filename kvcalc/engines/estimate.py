@@ -181,8 +181,10 @@ _SAID = ("flag ", "argument ")
 
 def _unread(fields: Fields) -> tuple[str, ...]:
     """Fields that a user gave and no rule looked at: a misspelt key, or a flag that this model type has no use for."""
-    origins = [fields.origin(name) for name in fields if name not in fields.used]
-    return tuple(f"{origin} plays no part: nothing in this count reads it" for origin in origins if origin.startswith(_SAID))
+    read = {field.origin for field in fields.used.values()}
+    origins = dict.fromkeys(fields.origin(name) for name in fields)  # one key may stand under several names
+    unread = (origin for origin in origins if origin.startswith(_SAID) and origin not in read)
+    return tuple(f"{origin} plays no part: nothing in this count reads it" for origin in unread)
 
 
 def _draft_left_out(model: Model, request: Request) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from kvcalc.architectures.lookup import (
     known,
     nested_decoder,
     neutral_fields,
-    neutral_name,
+    neutral_names,
     owning,
     refuse,
     type_by_class,
@@ -180,10 +180,10 @@ def _said(overrides: Mapping[str, Field], decoder: Decoder, row: Architecture) -
     said: dict[str, Field] = {}
     for key, field in overrides.items():
         bare = key.removeprefix(decoder.path)
-        name = "dtype" if bare in _DTYPE_KEYS else neutral_name(bare, decoder.model_type, row)
-        if name in said and said[name].value != field.value:
-            raise UsageError(f"{said[name].origin} and {field.origin} give two values for {name}", fix="give one of them")
-        said[name] = field
+        for name in ("dtype",) if bare in _DTYPE_KEYS else neutral_names(bare, decoder.model_type, row):
+            if name in said and said[name].value != field.value:
+                raise UsageError(f"{said[name].origin} and {field.origin} give two values for {name}", fix="give one of them")
+            said[name] = field
     if "dtype" in said and said["dtype"].value not in (None, "auto"):
         find_dtype(str(said["dtype"].value))
     return said

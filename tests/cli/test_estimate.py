@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,25 @@ def test_a_field_is_set_by_every_name_that_the_table_gives_it(key: str, cli: Cli
     ran, plain = cli("estimate", name, "--set", f"{key}=float32", "--json").json, cli("estimate", name, "--json").json
     assert ran["total_bytes"] == 2 * plain["total_bytes"]
     assert ran["warnings"] == plain["warnings"]
+
+
+FILE_KEYS = {
+    "num_nextn_predict_layers": "deepseek-r1",
+    "qk_rope_head_dim": "glm-4.7-flash",
+    "layer_types": "granite-4.0-h-350m",
+    "num_heads": "mamba-codestral-7b",
+    "text_config.num_nextn_predict_layers": "kimi-k2.6",
+    "attn_config.kv_n_heads": "dbrx",
+}
+
+
+@pytest.mark.parametrize("key", FILE_KEYS)
+def test_a_key_that_the_table_names_is_one_that_can_be_set(key: str, cli: Cli) -> None:
+    plain = cli("estimate", FILE_KEYS[key], "--json").json
+    (value,) = {json.dumps(field["value"]) for field in plain["model"]["fields"].values() if field["origin"].endswith(f": {key}")}
+    ran = cli("estimate", FILE_KEYS[key], "--set", f"{key}={value}", "--json").json
+    assert (ran["total_bytes"], ran["warnings"]) == (plain["total_bytes"], plain["warnings"])
+    assert any(field["origin"] == f"flag --set {key}" for field in ran["model"]["fields"].values())
 
 
 def test_the_same_said_twice_is_no_contradiction(cli: Cli) -> None:
