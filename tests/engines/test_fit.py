@@ -269,6 +269,9 @@ def test_an_engine_s_own_limit_bounds_the_search() -> None:
     assert "256 is the most" in found.limit
     need = need_function(engine, model, Request(tokens=32768))
     assert fit(engine, model, Request(tokens=32768), Memory(need(3, 32768)), BATCH).batch_size == 3
+    found = fit(engine, model, Request(batch_size=7), Memory(2**50), TOKENS)
+    assert found.tokens == (2**32 - 1) // 7
+    assert found.limited_by == "engine"
     pairs = frontier(engine, model, Request(), Memory(2**40))
     assert [batch for batch, _, _ in pairs.rows] == [2**power for power in range(9)]
     assert "512 sequences" in pairs.limit

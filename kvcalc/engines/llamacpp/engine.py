@@ -21,7 +21,7 @@ from kvcalc.engines.llamacpp.caches import Context, Layout, Memory, memory_of
 from kvcalc.engines.llamacpp.hparams import Hparams
 from kvcalc.engines.llamacpp.metadata import metadata_of
 from kvcalc.engines.llamacpp.releases import Release, find_release
-from kvcalc.engines.llamacpp.settings import OPTIONS, Settings, settings_of
+from kvcalc.engines.llamacpp.settings import LARGEST, OPTIONS, Settings, settings_of
 from kvcalc.engines.llamacpp.tally import cache_bytes, caches_report, tally_layers
 from kvcalc.errors import EngineError, UsageError
 from kvcalc.units import ceil_div, round_up
@@ -266,7 +266,7 @@ def total(model: Model, request: Request) -> Callable[[int, int], int]:
 
     def figure(batch_size: int, tokens: int) -> int:
         sequences = batch_size if fixed is None else int(fixed)
-        if batch_size not in (1, sequences) or sequences > release.max_sequences:
+        if batch_size not in (1, sequences) or sequences > release.max_sequences or sequences * tokens > LARGEST:
             settings_of(replace(request, tokens=tokens, batch_size=batch_size), hparams, release)  # says what is wrong
             check(replace(settings, parallel=sequences), hparams, release)
         return rows(context_of(replace(settings, ctx_size=sequences * tokens, parallel=sequences), hparams, release))

@@ -17,7 +17,7 @@ from kvcalc.engines.llamacpp.releases import RELEASES, Release
 from kvcalc.errors import EngineError, UsageError
 
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
-_LARGEST = 2**32 - 1  # the engine counts in 32 bits
+LARGEST = 2**32 - 1  # the engine counts in 32 bits
 
 OPTIONS = (
     Option("ctx-size", "count", "context size over all sequences (n_ctx); 0 takes the model's own", "0; library: 512"),
@@ -96,8 +96,10 @@ class _Choices:
     def number(self, name: str, fallback: int, origin: str = "") -> int:
         """An option that is a number, within the engine's 32 bits."""
         value = int(self.pick(name, fallback, origin))
-        if value > _LARGEST:
-            raise UsageError(f"-o {name} is {value:,}, beyond the engine's 32 bits", fix=f"give {_LARGEST:,} or less")
+        if value > LARGEST and name not in self.options:
+            raise EngineError(f"llama.cpp counts in 32 bits: a {name} of {value:,} is beyond them", fix="ask for fewer, or less")
+        if value > LARGEST:
+            raise UsageError(f"-o {name} is {value:,}, beyond the engine's 32 bits", fix=f"give {LARGEST:,} or less")
         return value
 
 
