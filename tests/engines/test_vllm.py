@@ -132,6 +132,14 @@ def test_windows_and_full_layers_fill_groups_of_the_smaller_number() -> None:
     assert tally.component_bytes()["other"] == (6 * 10 - 52) * windowed * page  # eight places in the groups are empty
 
 
+def test_positions_are_those_that_a_layers_own_blocks_hold() -> None:
+    window = SlidingAttention(8, 128, 128, 100)
+    tally = plan(a_model((FULL,), (window,)), tokens=32768, batch_size=2, max_num_batched_tokens=2048, async_scheduling=False)
+    full, sliding = tally.layers
+    assert full.positions == 32768
+    assert sliding.positions == sum(array.rows for array in sliding.arrays if array.label == "keys") // 2 < 32768
+
+
 def test_close_counts_are_padded_to_the_larger() -> None:
     window, full = (SlidingAttention(8, 64, 64, 128),), (FullAttention(8, 64, 64),)
     assert plan(a_model(*[window] * 13, *[full] * 12)).report["bytes_per_block"] == 13 * 16 * 8 * 128 * 2

@@ -81,16 +81,18 @@ def _held(group: Group, sequences: tuple[tuple[int, int], ...], load: Load) -> i
 
 def _layer_tallies(setup: Setup, stage: Stage, sequences: tuple[tuple[int, int], ...], load: Load) -> tuple[LayerTally, ...]:
     arrays: dict[int, list[Array]] = {}
+    positions: dict[int, int] = {}
     own_type = _dtype_fact(setup)[0]
+    longest = max((tokens for tokens, count in sequences if count), default=0)
     for group in stage.groups:
-        held = _held(group, sequences, load)
+        held, most = _held(group, sequences, load), group.blocks(load.at(longest)) if longest else 0
         for member, spec in zip(group.members, group.specs, strict=True):
             cache = setup.caches[member]
             arrays.setdefault(cache.layer, []).extend(_arrays(cache, spec, held, own_type))
-    owned = _owned(setup, stage)
-    longest = max((tokens for tokens, count in sequences if count), default=0)
-    rows = [(index, setup.layers[index], tuple(arrays.get(index, ()))) for index in owned]
-    return _runs(rows, longest)
+            if cache.kind != STATE:  # a window's blocks hold less than the sequence
+                positions[cache.layer] = max(positions.get(cache.layer, 0), min(longest, most * spec.block_size))
+    rows = [(index, setup.layers[index], tuple(arrays.get(index, ())), positions.get(index, 0)) for index in _owned(setup, stage)]
+    return _runs(rows)
 
 
 def _owned(setup: Setup, stage: Stage) -> list[int]:
@@ -121,15 +123,14 @@ def _filled(cache: Cache, spec: Spec, blocks: int, dtype: str, note: str) -> lis
     return [Array("kv", side, rows, cache.heads * wide * element, cache.heads, wide, dtype, note) for side, wide in sides]
 
 
-def _runs(rows: list[tuple[int, Layer, tuple[Array, ...]]], longest: int) -> tuple[LayerTally, ...]:
+def _runs(rows: list[tuple[int, Layer, tuple[Array, ...], int]]) -> tuple[LayerTally, ...]:
     found: list[LayerTally] = []
-    for index, layer, arrays in rows:
+    for index, layer, arrays, positions in rows:
         last = found[-1] if found else None
         if last and last.layer == layer and last.arrays == arrays and last.first + last.count == index:
             found[-1] = LayerTally(last.first, last.count + 1, layer, last.kind, arrays, last.positions)
         else:
-            grows = any(array.component in ("kv", "index") for array in arrays)
-            found.append(LayerTally(index, 1, layer, kind_of(layer), arrays, longest if grows else 0))
+            found.append(LayerTally(index, 1, layer, kind_of(layer), arrays, positions))
     return tuple(found)
 
 
