@@ -30,7 +30,9 @@ class Gpu:
 
 
 GPUS: tuple[Gpu, ...] = (
+    Gpu("mi355", "287.98", "ROCm/ATOM#1164"),
     Gpu("b200", "178.35", "pytorch/ao#4002"),
+    Gpu("h20-3e", "139.72", "vllm-project/vllm#13074"),
     Gpu("h100", "79.11", "vllm-project/vllm#27508"),
     Gpu("a100-80gb", "79.25", "HiDream-ai/VAREdit#6, levihsu/OOTDiffusion#235"),
     Gpu("a100-40gb", "39.50", "TianheWu/CoSeR#10"),
