@@ -26,6 +26,9 @@ def refuse_two_values(command: Any) -> None:
     command.make_parser = make_parser
 
 
+_NAMES_A_MODEL = ("--preset", "--config", "--gguf", "--hub")
+
+
 def _watch(option: Any) -> None:
     process = option.process
 
@@ -33,7 +36,10 @@ def _watch(option: Any) -> None:
         before = state.opts.get(option.dest, value)
         if before != value:
             name = max(option.obj.opts, key=len)
-            raise UsageError(f"{name} is given twice: {str(before)[:60]!r} and {str(value)[:60]!r}", fix="give it once")
+            fix = f"give it once; where it takes several values, {name} {str(before)[:60]},{str(value)[:60]}"
+            if name in _NAMES_A_MODEL:
+                fix = "give it once; sweep and compare take several models as bare words"
+            raise UsageError(f"{name} is given twice: {str(before)[:60]!r} and {str(value)[:60]!r}", fix=fix)
         process(value, state)
 
     option.process = once

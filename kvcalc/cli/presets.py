@@ -61,7 +61,7 @@ def _print_file(name: str | None, folder: Path | None, showing: Showing) -> int:
     from kvcalc.readers.presets import MAX_PRESET_BYTES, find_preset
 
     if name is None or showing.json:
-        raise UsageError("--yaml prints the file of one preset", fix="kvcalc presets llama-8b --yaml")
+        raise UsageError("--yaml prints the file of one preset, and nothing else", fix="kvcalc presets llama-8b --yaml")
     text = read_text(find_preset(name, folder), PresetError, MAX_PRESET_BYTES)
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
     return 0

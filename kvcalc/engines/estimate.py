@@ -10,7 +10,7 @@ from kvcalc.core.fields import Fields
 from kvcalc.core.model import Model, Request, Tally
 from kvcalc.engines import exact
 from kvcalc.engines.base import DEFAULT_TOKENS, Engine, require_layers
-from kvcalc.errors import EngineError, KvcalcError, UnsupportedError
+from kvcalc.errors import ConfigError, EngineError, KvcalcError, UnsupportedError
 from kvcalc.values import value
 
 
@@ -68,10 +68,10 @@ class Refusal:
 
 
 def attempt(model: Model, request: Request, engine: Engine) -> Estimate | Refusal:
-    """The same as ``estimate`` for one question of several. Raises ConfigError, UsageError."""
+    """The same as ``estimate`` for one question of several, a model whose file lacks an input among them. Raises UsageError."""
     try:
         return estimate(model, request, engine)
-    except UnsupportedError as problem:
+    except (UnsupportedError, ConfigError) as problem:
         return Refusal(engine, model, request, problem)
 
 

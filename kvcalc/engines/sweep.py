@@ -10,7 +10,7 @@ from kvcalc.core.model import Model, Request
 from kvcalc.dtypes import Dtype
 from kvcalc.engines.base import Engine, resolve_types
 from kvcalc.engines.fit import Need, check_memory_options, need_function, over_cap
-from kvcalc.errors import KvcalcError, UnsupportedError, UsageError
+from kvcalc.errors import ConfigError, KvcalcError, UnsupportedError, UsageError
 
 
 class Cell(NamedTuple):
@@ -52,7 +52,7 @@ def size_of(grid: Grid) -> int:
 
 
 def cells(grid: Grid) -> Iterator[Cell]:
-    """Every cell, lengths innermost, refused ones among them. Raises UsageError, and ConfigError of a model's file."""
+    """Every cell, lengths innermost, refused ones among them, also where a model's file lacks an input. Raises UsageError."""
     if grid.memory is not None:
         check_memory_options(grid.engine, grid.request, "--memory")
     for model in grid.models:
@@ -62,11 +62,11 @@ def cells(grid: Grid) -> Iterator[Cell]:
 
 def _cells_of(grid: Grid, model: Model, request: Request) -> Iterator[Cell]:
     try:
-        names = _type_names(grid, model, request)
         total = total_function(grid.engine, model, request)
+        names = _type_names(grid, model, request)
         need = _need(grid, model, request)
         held_back = grid.engine.held_back(model, request) if need is not None and grid.engine.held_back else 0
-    except UnsupportedError as problem:  # the model or its type, whatever the length
+    except (UnsupportedError, ConfigError) as problem:  # the model or its type, whatever the length
         yield from _all_refused(grid, model, request, problem)
         return
     judge = _judge(grid.engine, model, request)
@@ -79,7 +79,7 @@ def _cells_of(grid: Grid, model: Model, request: Request) -> Iterator[Cell]:
                 fits = None if needed is None or budget is None else needed <= budget
                 if judge is not None:
                     fits = fits is not False and judge(batch, tokens)
-            except (UnsupportedError, UsageError) as problem:
+            except (UnsupportedError, ConfigError, UsageError) as problem:
                 yield _refused(Cell(name, k_name, v_name, batch, tokens, None, tokens > limit, None, None), problem)
                 continue
             yield Cell(name, k_name, v_name, batch, tokens, size, tokens > limit, fits, needed)

@@ -120,7 +120,10 @@ def _cache_rows(table: Table, found: Fit) -> None:
     add("taken" if found.fits else "the least", f"{found.total_bytes:,}", format_bytes(found.total_bytes), "")
     if found.need_bytes > found.total_bytes:
         more = found.need_bytes - found.total_bytes
-        add("held besides", f"{more:,}", format_bytes(more), "what the engine keeps, or wants free, beyond that")
+        if found.limited_by == "option" and not found.fits:
+            add("left out", f"{more:,}", format_bytes(more), "asked for, but beyond an option's limit")
+        else:
+            add("held besides", f"{more:,}", format_bytes(more), "what the engine keeps, or wants free, beyond that")
     if found.fits:
         left = found.budget_bytes - found.need_bytes
         add("left over", f"{left:,}", format_bytes(left), "")

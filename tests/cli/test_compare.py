@@ -40,7 +40,7 @@ BAD: dict[str, tuple[tuple[str, ...], int]] = {
     "no length": (("llama-8b", "--tokens", ""), 2),
     "several batches": (("llama-8b", "--batch", "1,2"), 2),
     "no batch": (("llama-8b", "--batch", "0"), 2),
-    "a model that can't be counted unasked": (("llama-8b", "bart-large"), 3),
+    "models that can't be counted unasked": (("bart-base", "bart-large"), 3),
 }
 
 

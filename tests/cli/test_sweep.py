@@ -250,3 +250,14 @@ def test_a_first_cell_that_is_refused(cli: Cli) -> None:
 
 def test_a_length_that_nobody_asked_for_is_not_refused(cli: Cli) -> None:
     assert cli("sweep", "opt-125m", "--tokens", "1k", "--engine", "vllm").code == 0
+
+
+@pytest.mark.parametrize("engine", ["exact", "vllm"])
+def test_a_model_whose_file_lacks_an_input_stands_refused_among_others(engine: str, cli: Cli) -> None:
+    ran = cli("sweep", "llama-8b", "bart-base", "--tokens", "1k", "--engine", engine, "--json")
+    first, second = ran.json["cells"]
+    assert (ran.code, first["total_bytes"] is None, second["total_bytes"]) == (0, False, None)
+    assert second["error"]["what"] == cli("estimate", "bart-base", "--engine", engine, "--json").json["error"]["what"]
+    alone = cli("sweep", "bart-base", "--tokens", "1k", "--engine", engine, "--json")
+    assert alone.code == cli("estimate", "bart-base", "--engine", engine).code
+    assert alone.json["error"]["what"] == second["error"]["what"]
