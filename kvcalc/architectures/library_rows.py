@@ -67,7 +67,7 @@ _PLAIN_TYPES = (
     "video_llama_3",
 )
 _PLAIN_WHILE_NO_WINDOW = ("phi4_multimodal", "qwen3_omni_moe_text", "voxtral_realtime_text", "moshi", "kyutai_speech_to_text")
-_AS_DECODER_TYPES = (
+AS_DECODER_TYPES = (
     "bert",
     "bert-generation",
     "big_bird",
@@ -201,7 +201,7 @@ LIBRARY_ROWS: dict[str, Architecture] = {
         )
     ),
     # encoders run as decoders, and decoders beside an encoder
-    **dict.fromkeys(_AS_DECODER_TYPES, AS_DECODER),
+    **dict.fromkeys(AS_DECODER_TYPES, AS_DECODER),
     **dict.fromkeys(_ENCODER_DECODER_TYPES, ENCODER_DECODER),
     "reformer": Architecture(
         encoders.as_decoder(rules.hashed_states), notes=("it keeps its layers' inputs, not keys and values",)

@@ -64,7 +64,7 @@ def _cells_of(grid: Grid, model: Model, request: Request) -> Iterator[Cell]:
     try:
         total = total_function(grid.engine, model, request)
         names = _type_names(grid, model, request)
-        need = _need(grid, model, request)
+        need = _need(grid, model, request, total)
         held_back = grid.engine.held_back(model, request) if need is not None and grid.engine.held_back else 0
     except (UnsupportedError, ConfigError) as problem:  # the model or its type, whatever the length
         yield from _all_refused(grid, model, request, problem)
@@ -75,7 +75,7 @@ def _cells_of(grid: Grid, model: Model, request: Request) -> Iterator[Cell]:
         for tokens in grid.lengths():
             try:
                 size = total(batch, tokens)
-                needed = None if need is None else need(batch, tokens) + held_back
+                needed = None if need is None else (size if need is total else need(batch, tokens)) + held_back
                 fits = None if needed is None or budget is None else needed <= budget
                 if judge is not None:
                     fits = fits is not False and judge(batch, tokens)
@@ -85,9 +85,17 @@ def _cells_of(grid: Grid, model: Model, request: Request) -> Iterator[Cell]:
             yield Cell(name, k_name, v_name, batch, tokens, size, tokens > limit, fits, needed)
 
 
-def _need(grid: Grid, model: Model, request: Request) -> Need | None:
-    """What must be free, where a budget is given: a total may be less than what an allocator holds or wants free besides."""
-    return None if grid.memory is None else need_function(grid.engine, model, request)
+def _need(grid: Grid, model: Model, request: Request, total: Need) -> Need | None:
+    """What must be free, where a budget is given: a total may be less than what an allocator holds or wants free besides.
+
+    ``total`` itself where the two are one short cut, so that no cell is counted twice.
+    """
+    engine = grid.engine
+    if grid.memory is None:
+        return None
+    if engine.total is not None and engine.need is None and not any(name in request.options for name in engine.caps):
+        return total
+    return need_function(engine, model, request)
 
 
 def _judge(engine: Engine, model: Model, request: Request) -> Callable[[int, int], bool] | None:

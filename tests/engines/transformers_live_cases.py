@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvcalc.architectures.class_defaults import ATTRIBUTE_MAP, CLASS_DEFAULTS, TEXT_CONFIGS, TEXT_INIT
+from kvcalc.architectures.library_rows import AS_DECODER_TYPES
 
 Config = dict[str, Any]
 MOST_LAYERS = 13  # where every pattern has shown itself: two periods of six and one
@@ -17,27 +18,7 @@ _MROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [8, 12
 _DECODER = {"is_decoder": True}
 
 NEEDS: dict[str, Config] = {
-    **dict.fromkeys(
-        [
-            "bert",
-            "bert-generation",
-            "big_bird",
-            "camembert",
-            "data2vec-text",
-            "electra",
-            "ernie",
-            "megatron-bert",
-            "reformer",
-            "rembert",
-            "roberta",
-            "roberta-prelayernorm",
-            "roc_bert",
-            "roformer",
-            "xlm-roberta",
-            "xlm-roberta-xl",
-        ],
-        _DECODER,
-    ),
+    **dict.fromkeys((*AS_DECODER_TYPES, "reformer"), _DECODER),
     "xmod": {**_DECODER, "default_language": "en_XX"},
     "aya_vision": {"vision_config": {"model_type": "siglip_vision_model", "num_attention_heads": 16}},
     "bamba": {"attn_layer_indices": [1, 9]},
