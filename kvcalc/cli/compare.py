@@ -14,8 +14,8 @@ from kvcalc.cli.model_args import load_many
 from kvcalc.cli.options import Drawing, Forcing, ManyModels, Naming, Rules, Showing, Types
 from kvcalc.cli.output import console, show, warn, write_json
 from kvcalc.cli.request_args import engine_and_request
-from kvcalc.engines.base import DEFAULT_TOKENS
 from kvcalc.engines.estimate import Estimate, Refusal, attempt, counted
+from kvcalc.engines.requests import DEFAULT_TOKENS
 from kvcalc.errors import ExitCode, UsageError
 from kvcalc.units import parse_count, parse_counts
 

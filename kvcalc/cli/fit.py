@@ -99,15 +99,15 @@ def _frontier(engine: Engine, model: Model, request: Request, memory: Memory, sh
         raise UsageError("--frontier looks for lengths and batches itself", fix="leave out --tokens, --batch and --lengths")
     found = frontier(engine, model, request, memory)
     if showing.json:
-        write_json(frontier_document(engine, model, request, memory, found))
+        write_json(frontier_document(memory, found))
     else:
-        show(frontier_view(engine, model, request, memory, found))
+        show(frontier_view(memory, found))
     return ExitCode.OK if found.rows else ExitCode.NO
 
 
 def _on_card(room: Room, engine: Engine, request: Request) -> Request:
     """What an engine decides by the card that is named, unless it is said."""
-    if room.gpu is None or engine.on_card is None:
+    if room.gpu is None:
         return request
     from kvcalc.core.gpus import find_gpu
 
@@ -185,7 +185,7 @@ def _bytes_or_zero(text: str | None) -> int:
 
 def _utilization(text: str | None, engine: Engine, whole_card: bool) -> tuple[Fraction, str]:
     if text is None:
-        return (Fraction(engine.share[0]), engine.share[1]) if whole_card else (Fraction(1), "")
+        return (Fraction(engine.memory.share), engine.memory.share_origin) if whole_card else (Fraction(1), "")
     match = _SHARE.fullmatch(text.strip())
     share = Fraction(match.group(1)) / (100 if match.group(2) else 1) if match else Fraction(0)
     if not 0 < share <= 1:

@@ -9,7 +9,9 @@ from fractions import Fraction
 from kvcalc.core.fields import Fields
 from kvcalc.core.model import Model, Request, Tally
 from kvcalc.engines import exact
-from kvcalc.engines.base import DEFAULT_TOKENS, Engine, require_layers
+from kvcalc.engines.base import Engine, Plan
+from kvcalc.engines.releases import Rules
+from kvcalc.engines.requests import DEFAULT_TOKENS
 from kvcalc.errors import ConfigError, EngineError, KvcalcError, UnsupportedError
 from kvcalc.values import value
 
@@ -27,6 +29,8 @@ class Estimate:
     fixed_bytes: int | None  # of layers that no longer grow at T
     warnings: tuple[str, ...]
     excluded: tuple[str, ...]
+    rules: Rules  # the release's
+    unchecked: str = ""  # what is not known of the model under this engine
     kept_bytes: int | None = None  # of sequences of different lengths: what they must keep, under no engine's rounding
 
     @property
@@ -36,9 +40,8 @@ class Estimate:
 
     @property
     def release(self) -> str:
-        """Whose rules were taken: the release that was asked for, or stood in for it; else the engine's own version."""
-        asked = self.tally.request.get("release", (None, ""))[0]
-        return str(self.tally.report.get("release") or asked or self.engine.version)
+        """Whose rules were taken, for a headline."""
+        return self.rules.said
 
     @property
     def total_bytes(self) -> int:
@@ -82,12 +85,10 @@ def counted(found: Iterable[Estimate | Refusal]) -> list[Estimate]:
 
 def estimate(model: Model, request: Request, engine: Engine) -> Estimate:
     """Count ``request`` under ``engine``'s rules. Raises ConfigError, DtypeError, EngineError, UsageError."""
-    if not engine.reads_file:
-        require_layers(model)
-    tally = _allocated(model, request, engine)
-    step = engine.step(model, request)
+    plan = _planned(model, request, engine)
+    tally, step = plan.tally, plan.step
     tokens = tally.request.get("tokens", (request.tokens or 0, ""))[0]
-    longer = _longer(model, request, engine, tally, step)
+    longer = _longer(plan, step)
     return Estimate(
         engine=engine,
         model=model,
@@ -98,50 +99,57 @@ def estimate(model: Model, request: Request, engine: Engine) -> Estimate:
         fixed_bytes=_fixed(tally, longer) if longer else None,
         warnings=(*_warnings(model, tokens if isinstance(tokens, int) else 0), *_unused(model, request, tally), *tally.warnings),
         excluded=(*engine.excluded, *_draft_left_out(model, request), *tally.excluded),
-        kept_bytes=_kept(model, request, engine, tally),
+        rules=plan.rules,
+        unchecked=plan.serving.unchecked,
+        kept_bytes=_kept(plan),
     )
 
 
-def _allocated(model: Model, request: Request, engine: Engine) -> Tally:
+def _planned(model: Model, request: Request, engine: Engine) -> Plan:
+    """The plan, its tally counted."""
+    plan = engine.plan(model, request)
     try:
-        return engine.allocate(model, request)
+        _ = plan.tally
     except EngineError as problem:
-        if _by_default(model, request, engine):
+        if _by_default(plan):
             fix = f"{DEFAULT_TOKENS:,} tokens is the default where no length is asked for: name one with --tokens"
             raise EngineError(problem.what, problem.where, fix) from None
         raise
+    return plan
 
 
-def _by_default(model: Model, request: Request, engine: Engine) -> bool:
+def _by_default(plan: Plan) -> bool:
     """Whether it is the length that an engine refuses, and nobody asked for it."""
+    request = plan.request
     said = request.tokens is not None and request.origins.get("tokens") != "default"
     if said or request.lengths:
         return False
     try:
-        engine.allocate(model, request.at(1))
+        _ = plan.resized(request.at(1)).tally
     except KvcalcError:
         return False
     return True
 
 
-def _kept(model: Model, request: Request, engine: Engine, tally: Tally) -> int | None:
+def _kept(plan: Plan) -> int | None:
     """The equation for the same sequences, where it has the engine's types and ranks."""
-    if not request.lengths or engine is exact.ENGINE or engine.reads_file or not tally.fits:
+    request, engine = plan.request, plan.engine
+    if not request.lengths or engine is exact.ENGINE or engine.reads_file or not plan.tally.fits:
         return None
     try:
-        found = exact.ENGINE.allocate(model, replace(request, options={}))
+        found = exact.ENGINE.allocate(plan.model, replace(request, options={}))
     except KvcalcError:
         return None
-    same = all(found.request[side][0] == tally.request.get(side, (None, ""))[0] for side in ("k_dtype", "v_dtype"))
+    same = all(found.request[side][0] == plan.tally.request.get(side, (None, ""))[0] for side in ("k_dtype", "v_dtype"))
     return found.total_bytes if same else None
 
 
-def _longer(model: Model, request: Request, engine: Engine, tally: Tally, step: int) -> Tally | None:
+def _longer(plan: Plan, step: int) -> Tally | None:
     """The same request one step longer, or None where the engine can't say (a length fixed by an option, a limit)."""
-    if request.lengths or not tally.fits:
+    if plan.request.lengths or not plan.tally.fits:
         return None
     try:
-        return engine.allocate(model, engine.longer(model, request, tally, step))
+        return plan.longer(step).tally
     except KvcalcError:
         return None
 

@@ -14,11 +14,9 @@ from math import floor
 from kvcalc.core.model import Model, OptionValue, Request, Tally
 from kvcalc.core.search import CEILING, Found, largest
 from kvcalc.dtypes import find_dtype
-from kvcalc.engines.base import Engine
+from kvcalc.engines.base import Engine, Plan
 from kvcalc.errors import EngineError, KvcalcError, UsageError
 from kvcalc.units import ceil_div
-
-Need = Callable[[int, int], int]  # (batch_size, tokens) → bytes that must be there
 
 TOKENS, BATCH, BOTH, SAMPLE = "tokens", "batch_size", "both", "lengths"
 NARROWER = ("fp8", "q8_0", "q4_0")
@@ -62,9 +60,7 @@ class Change:
 class Fit:
     """The answer, and what it rests on."""
 
-    engine: Engine
-    model: Model
-    request: Request
+    plan: Plan
     memory: Memory
     budget_bytes: int
     searched: str  # tokens, batch_size, both or lengths
@@ -81,6 +77,21 @@ class Fit:
     changes: tuple[Change, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def engine(self) -> Engine:
+        """Whose rules apply."""
+        return self.plan.engine
+
+    @property
+    def model(self) -> Model:
+        """What is cached."""
+        return self.plan.model
+
+    @property
+    def request(self) -> Request:
+        """What was asked."""
+        return self.plan.request
 
     @property
     def shortfall(self) -> int:
@@ -105,12 +116,29 @@ def terms(tally: Tally | None) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """One engine, model and request, and which of its numbers is looked for."""
+    """One plan, and which of its request's numbers is looked for."""
 
-    engine: Engine
-    model: Model
-    request: Request
+    plan: Plan
     searched: str
+
+    @property
+    def request(self) -> Request:
+        """What was asked."""
+        return self.plan.request
+
+    @property
+    def engine(self) -> Engine:
+        """Whose rules apply."""
+        return self.plan.engine
+
+    @property
+    def model(self) -> Model:
+        """What is cached."""
+        return self.plan.model
+
+    def other(self, request: Request) -> _Question:
+        """The same number of another request. Raises what the engine raises for it."""
+        return _Question(self.engine.plan(self.model, request), self.searched)
 
     def at(self, value: int) -> Request:
         """The request with the number that is looked for."""
@@ -122,19 +150,18 @@ class _Question:
             return replace(self.request, lengths=self.request.lengths[:value])
         return self.request
 
-    def budget(self, memory: Memory) -> int:
-        """Of one rank."""
-        return budget_of(self.engine, self.model, self.request, memory)
-
     def need(self) -> Callable[[int], int]:
         """The number that is looked for → bytes that must be there."""
         if self.searched == SAMPLE:
-            return _need_of_sample(self.engine, self.model, self.request)
-        need = need_function(self.engine, self.model, self.request)
+            return self._need_of_sample
+        need = self.plan.need
         tokens, batch = self.request.tokens or 1, self.request.batch_size
         if self.searched == TOKENS:
             return lambda value: need(batch, value)
         return (lambda value: need(value, tokens)) if self.searched == BATCH else (lambda _: need(batch, tokens))
+
+    def _need_of_sample(self, count: int) -> int:
+        return self.plan.resized(replace(self.request, lengths=self.request.lengths[:count])).must_be_free
 
     def search(self, fits: Callable[[int], bool]) -> Found:
         """The largest that fits."""
@@ -145,14 +172,12 @@ class _Question:
             return Found(every) if fits(every) else largest(fits, ceiling=every)
         if self.searched == BATCH:
             return largest(fits)
-        return largest(fits, self.engine.dip(self.model, self.request), breaks=self.engine.breaks(self.model, self.request))
+        return largest(fits, self.plan.dip, breaks=self.plan.breaks)
 
 
-def budget_of(engine: Engine, model: Model, request: Request, memory: Memory) -> int:
+def budget_of(plan: Plan, memory: Memory) -> int:
     """What one rank has for its sequences: its part of the memory, less what the engine holds back."""
-    ranks = engine.ranks(request) if engine.ranks else 1
-    held_back = engine.held_back(model, request) if engine.held_back else 0
-    return memory.budget(ranks, of_rest=engine.share_of_rest) - held_back
+    return memory.budget(plan.ranks or 1, of_rest=plan.engine.memory.share_of_rest) - plan.held_back
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,39 +196,15 @@ class _Answer:
     limit: _Limit
 
 
-def need_function(engine: Engine, model: Model, request: Request) -> Need:
-    """Bytes that must be free for a batch and a length: what the engine holds, and what it insists on besides.
-
-    An option that caps the pool plays no part: ``over_cap`` says what it refuses.
-    """
-    request = replace(request, options={name: value for name, value in request.options.items() if name not in engine.caps})
-    if engine.need is not None:
-        return engine.need(model, request)
-    if engine.total is not None:
-        return engine.total(model, request)
-    return lambda batch_size, tokens: _held(engine.allocate(model, replace(request, batch_size=batch_size, tokens=tokens)))
-
-
-def over_cap(engine: Engine, model: Model, request: Request) -> str:
+def over_cap(plan: Plan) -> str:
     """Why the pool that an option caps holds no such batch; nothing where it does, or where nothing is capped."""
-    if engine.over_cap is None or not any(name in request.options for name in engine.caps):
-        return ""
-    return engine.over_cap(model, request)
-
-
-def _held(tally: Tally) -> int:
-    return max(tally.total_bytes, tally.held_bytes or 0)
-
-
-def _need_of_sample(engine: Engine, model: Model, request: Request) -> Callable[[int], int]:
-    lengths = request.lengths
-    return lambda count: _held(engine.allocate(model, replace(request, lengths=lengths[:count])))
+    return plan.over_cap if any(name in plan.request.options for name in plan.engine.memory.capped_by) else ""
 
 
 def fit(engine: Engine, model: Model, request: Request, memory: Memory, searched: str) -> Fit:
     """The largest that fits. Raises UsageError, and what the engine raises for one sequence of one token."""
     check_memory_options(engine, request, "kvcalc fit")
-    question = _Question(engine, model, request, searched)
+    question = _Question(engine.plan(model, request), searched)
     answer = _answer(question, memory)
     changes = sorted(_changes(question, memory, answer), key=lambda change: (change.unit, -change.value))
     return _explained(question, memory, answer, tuple(changes))
@@ -211,7 +212,7 @@ def fit(engine: Engine, model: Model, request: Request, memory: Memory, searched
 
 def check_memory_options(engine: Engine, request: Request, whose: str) -> None:
     """Raises UsageError where an option of the engine's own names the memory, and ``whose`` does too."""
-    for name in engine.memory_options:
+    for name in engine.memory.named_by:
         if name in request.options:
             raise UsageError(
                 f"-o {name} names the memory, and so does {whose}",
@@ -220,7 +221,7 @@ def check_memory_options(engine: Engine, request: Request, whose: str) -> None:
 
 
 def _answer(question: _Question, memory: Memory) -> _Answer:
-    need, budget = question.need(), question.budget(memory)
+    need, budget = question.need(), budget_of(question.plan, memory)
     named, taken = _named(question), _taken(question, need)
     limits: dict[int, _Limit] = {}
 
@@ -250,7 +251,7 @@ def _answer(question: _Question, memory: Memory) -> _Answer:
 
 
 def _capped(question: _Question, value: int, limits: dict[int, _Limit]) -> bool:
-    words = over_cap(question.engine, question.model, question.at(value))
+    words = over_cap(question.plan.resized(question.at(value)))
     if words:
         limits[value] = _Limit(words, OPTION)
     return bool(words)
@@ -324,9 +325,7 @@ def _explained(question: _Question, memory: Memory, answer: _Answer, changes: tu
     if searched == SAMPLE:
         tokens = max(request.lengths[:value], default=0)
     return Fit(
-        engine=question.engine,
-        model=question.model,
-        request=request,
+        plan=question.plan,
         memory=memory,
         budget_bytes=answer.budget,
         searched=searched,
@@ -348,7 +347,7 @@ def _explained(question: _Question, memory: Memory, answer: _Answer, changes: tu
 
 def _tally(question: _Question, value: int) -> Tally | None:
     try:
-        found = question.engine.allocate(question.model, question.at(value))
+        found = question.plan.resized(question.at(value)).tally
     except (EngineError, UsageError):
         return None
     return found if found.fits else None  # a capped pool says nothing of what is asked for
@@ -356,15 +355,15 @@ def _tally(question: _Question, value: int) -> Tally | None:
 
 def _notes(question: _Question, value: int) -> tuple[str, ...]:
     batch = value if question.searched in (BATCH, SAMPLE) else question.request.batch_size
-    note = running_note(question.engine, question.request, batch)
+    note = running_note(question.plan, batch)
     return (note,) if note else ()
 
 
-def running_note(engine: Engine, request: Request, batch: int) -> str:
+def running_note(plan: Plan, batch: int) -> str:
     """How many of a batch an engine runs at once, where that is fewer: it bounds the work, not the memory."""
-    if engine.at_once is None:
+    if plan.at_once is None:
         return ""
-    most, origin = engine.at_once(request)
+    most, origin = plan.at_once
     return (
         f"{most:,} sequences run at once ({origin}), the others wait: the figure is what the memory holds" if batch > most else ""
     )
@@ -385,15 +384,15 @@ def _changes(question: _Question, memory: Memory, answer: _Answer) -> Iterator[C
         return
     unit = "tokens" if question.searched == TOKENS else "sequences"
     for text, other in _others(question):
-        found = _asked(replace(question, request=other), memory)
+        found = _asked(question, other, memory)
         if found is not None and found > answer.found.value:
             yield Change(text, found, unit)
 
 
-def _asked(question: _Question, memory: Memory) -> int | None:
-    """The answer to another question, or None where the engine has none."""
+def _asked(question: _Question, other: Request, memory: Memory) -> int | None:
+    """The answer to another request, or None where the engine has none."""
     try:
-        found = _answer(question, memory).found
+        found = _answer(question.other(other), memory).found
     except KvcalcError:
         return None
     return None if found.unbounded else found.value
@@ -401,8 +400,8 @@ def _asked(question: _Question, memory: Memory) -> int | None:
 
 def _smaller(question: _Question, memory: Memory) -> Iterator[Change]:
     """Both numbers were named and don't fit: the largest of each beside the other."""
-    tokens = _asked(replace(question, searched=TOKENS), memory)
-    batch = _asked(replace(question, searched=BATCH), memory)
+    tokens = _asked(replace(question, searched=TOKENS), question.request, memory)
+    batch = _asked(replace(question, searched=BATCH), question.request, memory)
     if tokens:
         yield Change(f"a batch of {question.request.batch_size:,} fits up to", tokens, "tokens")
     if batch:
@@ -421,9 +420,9 @@ def _others(question: _Question) -> Iterator[tuple[str, Request]]:
     if question.searched == BATCH and (request.tokens or 1) > 1:
         half = (request.tokens or 1) // 2
         yield f"sequences of {half:,} tokens", request.at(half)
-    if engine.ranks is not None:
+    if question.plan.ranks is not None:
         yield f"{2 * request.tp_size} tensor-parallel ranks", replace(request, tp_size=2 * request.tp_size)
-    for name, value in engine.levers:
+    for name, value in engine.memory.levers:
         if name not in request.options:
             yield f"-o {name}={_word(value)}", replace(request, options={**request.options, name: value})
 
@@ -436,6 +435,7 @@ def _word(value: OptionValue) -> str:
 class Frontier:
     """(batch, the largest tokens, bytes needed) of each row, and what the next row runs into."""
 
+    plan: Plan
     rows: tuple[tuple[int, int, int], ...]
     limit: str
 
@@ -443,20 +443,20 @@ class Frontier:
 def frontier(engine: Engine, model: Model, request: Request, memory: Memory) -> Frontier:
     """1, 2, 4 … sequences, as long as one token each fits. Raises UsageError, and what the engine raises for every batch."""
     check_memory_options(engine, request, "kvcalc fit")
+    plan = engine.plan(model, request)
     rows: list[tuple[int, int, int]] = []
     refused: list[KvcalcError] = []
     for batch in (2**power for power in range(FRONTIER_ROWS)):
-        question = _Question(engine, model, replace(request, batch_size=batch), TOKENS)
         try:
-            answer = _answer(question, memory)
+            answer = _answer(_Question(plan.resized(replace(request, batch_size=batch)), TOKENS), memory)
         except (EngineError, UsageError) as problem:  # the engine takes no such batch; an option may name a larger one
             refused.append(problem)
             continue
         if not answer.found.value:
-            return Frontier(tuple(rows), answer.limit.text)
+            return Frontier(plan, tuple(rows), answer.limit.text)
         refused.clear()
         tokens = model.max_tokens if answer.found.unbounded and answer.limit.by == NOTHING else None
         rows.append((batch, tokens or answer.found.value, answer.need))
     if refused and not rows:
         raise refused[0]
-    return Frontier(tuple(rows), refused[0].what if refused else f"{rows[-1][0]:,} sequences are the most that is tried")
+    return Frontier(plan, tuple(rows), refused[0].what if refused else f"{rows[-1][0]:,} sequences are the most that is tried")

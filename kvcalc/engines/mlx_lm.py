@@ -32,7 +32,10 @@ from kvcalc.core.layers import (
 )
 from kvcalc.core.model import LayerTally, Model, Request, Tally
 from kvcalc.dtypes import FLOAT32
-from kvcalc.engines.base import Engine, Option, counted_layers, resolve_request
+from kvcalc.engines.base import SERVED, Engine, Memory, Plan, Serving
+from kvcalc.engines.options import Option
+from kvcalc.engines.releases import Releases, Rules
+from kvcalc.engines.requests import counted_layers, resolve_request
 from kvcalc.errors import EngineError, UsageError
 from kvcalc.units import ceil_div, parse_count, round_up
 
@@ -73,7 +76,7 @@ FLOAT32_STATES = ("gated_delta_net", "kda")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Arrival:
     """How a sequence's positions arrive: prompts, each in chunks, then one by one."""
 
     prompts: tuple[int, ...]
@@ -97,7 +100,7 @@ class Rows:
     peak: int
 
 
-def growing_rows(plan: Plan) -> Rows:
+def growing_rows(plan: Arrival) -> Rows:
     """KVCache: ``ceil(new / 256) · 256`` further rows whenever the new ones don't fit."""
     size = offset = 0
     for new, count in plan.steps():
@@ -111,7 +114,7 @@ def growing_rows(plan: Plan) -> Rows:
     return Rows(size, size)
 
 
-def rotating_rows(plan: Plan, window: int) -> Rows:
+def rotating_rows(plan: Arrival, window: int) -> Rows:
     """RotatingKVCache: chunks are appended to at most ``window`` − 1 rows, single positions grow it up to ``window``."""
     size = offset = peak = 0
     for new, count in plan.steps():
@@ -131,7 +134,7 @@ def _in_place(size: int, tokens: int, window: int) -> int:
     return min(window, size + STEP * max(0, ceil_div(tokens - size, STEP)))
 
 
-def chunked_rows(plan: Plan, chunk: int) -> Rows:
+def chunked_rows(plan: Arrival, chunk: int) -> Rows:
     """ChunkedKVCache: cut to ``chunk`` rows before each step, one step of 256 beyond it while tokens come one by one."""
     total = sum(plan.prompts) + plan.decoded
     if total <= chunk:
@@ -146,7 +149,7 @@ def allocate(model: Model, request: Request) -> Tally:
     _check_types(types)
     settings = _settings(filled)
     tokens, sequences = max(length for length, _ in filled.sequences), sum(count for _, count in filled.sequences)
-    plan = _plan(filled, tokens)
+    plan = _arrival(filled, tokens)
     found, peak = [], 0
     for first, count, layer in runs(counted_layers(model, filled)):
         sized = [_slab_rows(slab, plan) for part in layer for slab in slabs_of(part, model.model_type, types, settings, tokens)]
@@ -202,14 +205,14 @@ def _turns(request: Request) -> tuple[int, ...]:
     return tuple(parse_count(part, "a turn") for part in str(text).split(",")) if text is not None else ()
 
 
-def _plan(request: Request, tokens: int) -> Plan:
+def _arrival(request: Request, tokens: int) -> Arrival:
     turns = _turns(request) or (tokens,)
     if sum(turns) > tokens:
         raise UsageError(f"-o turns={','.join(map(str, turns))} are more than the {tokens:,} tokens", fix="raise --tokens")
-    return Plan(turns, int(request.options.get("prefill-step-size", PREFILL_STEP)), tokens - sum(turns))
+    return Arrival(turns, int(request.options.get("prefill-step-size", PREFILL_STEP)), tokens - sum(turns))
 
 
-Sized = tuple[Slab, Callable[[Plan], Rows]]
+Sized = tuple[Slab, Callable[[Arrival], Rows]]
 
 
 def slabs_of(part: Part, model_type: str, types: Types, settings: Settings, tokens: int) -> list[Sized]:
@@ -239,17 +242,17 @@ def slabs_of(part: Part, model_type: str, types: Types, settings: Settings, toke
             return []
 
 
-def _fixed(_plan: Plan) -> Rows:
+def _fixed(_plan: Arrival) -> Rows:
     return Rows(1, 1)
 
 
 @cache
-def _rotating(window: int) -> Callable[[Plan], Rows]:
+def _rotating(window: int) -> Callable[[Arrival], Rows]:
     return lambda plan: rotating_rows(plan, window)
 
 
 @cache
-def _chunked(chunk: int) -> Callable[[Plan], Rows]:
+def _chunked(chunk: int) -> Callable[[Arrival], Rows]:
     return lambda plan: chunked_rows(plan, chunk)
 
 
@@ -294,7 +297,7 @@ def _latent(part: LatentAttention, model_type: str, types: Types, settings: Sett
     return _headed(1, part.kv_lora_rank, part.rope_dim, settings.max_kv_size, types, settings, tokens)
 
 
-def _slab_rows(sized: Sized, plan: Plan) -> tuple[Slab, int]:
+def _slab_rows(sized: Sized, plan: Arrival) -> tuple[Slab, int]:
     """The slab with its final rows, and the most rows that it had."""
     slab, rule = sized
     rows = rule(plan)
@@ -307,37 +310,55 @@ def _positions(sized: list[tuple[Slab, int]], tokens: int) -> int:
     return min(tokens, max(rows, default=0))
 
 
-def _facts(request: Request, plan: Plan) -> dict[str, tuple[object, str]]:
+def _facts(request: Request, plan: Arrival) -> dict[str, tuple[object, str]]:
     origin = "-o turns" if "turns" in request.options else "default: all tokens at once"
     return {"prompt_tokens": (sum(plan.prompts), origin), "decoded_tokens": (plan.decoded, origin)}
 
 
-def step(_model: Model, _request: Request) -> int:
-    """Buffers grow by 256 rows."""
-    return STEP
+class MlxPlan(Plan):
+    """Every layer's buffer after the prompt and the tokens that followed."""
+
+    def allocate(self) -> Tally:
+        """The buffers of all layers. Raises EngineError, UsageError."""
+        return allocate(self.model, self.request)
+
+    @property
+    def step(self) -> int:
+        """Buffers grow by 256 rows."""
+        return STEP
+
+    @property
+    def breaks(self) -> tuple[int, ...]:
+        """From some length on, the whole buffer is quantised."""
+        return (_settings(self.request).start,) if "kv-bits" in self.request.options else ()
 
 
-def breaks(_model: Model, request: Request) -> tuple[int, ...]:
-    """From some length on, the whole buffer is quantised."""
-    return (_settings(request).start,) if "kv-bits" in request.options else ()
+class MlxLm(Engine):
+    """MLX-LM's buffers, on Apple silicon."""
 
-
-ENGINE = Engine(
-    name="mlx-lm",
-    version="0.32.2",
-    source="mlx_lm 0.32.2: models/cache.py, generate.py, make_cache of the model classes",
-    evidence="read in the source, not measured",
-    allocate=allocate,
-    options=(
+    name = "mlx-lm"
+    source = "mlx_lm 0.32.2: models/cache.py, generate.py, make_cache of the model classes"
+    evidence = "read in the source, not measured"
+    releases = Releases("MLX-LM", ("0.32.2",))
+    own_options = (
         Option("max-kv-size", "count", "a rotating cache of so many positions, where the class has none of its own", minimum=5),
         Option("kv-bits", "choice", "quantise the cache", "none", _BITS),
         Option("kv-group-size", "int", "elements that share a scale", str(GROUP_SIZE), minimum=32),
         Option("quantized-kv-start", "count", "positions from which on it is quantised", str(QUANTIZED_START), minimum=0),
         Option("prefill-step-size", "count", "positions of a prompt's forward pass", str(PREFILL_STEP), minimum=1),
         Option("turns", "text", "prompts of a conversation, each after the other: 300,300", "all tokens at once"),
-    ),
-    step=step,
-    breaks=breaks,
-    levers=(("kv-bits", "8"), ("kv-bits", "4")),
-    excluded=("weights", "activations and workspace", "the buffer's copy while it grows", "MLX's own cache of freed buffers"),
-)
+    )
+    memory = Memory(levers=(("kv-bits", "8"), ("kv-bits", "4")))
+    excluded = ("weights", "activations and workspace", "the buffer's copy while it grows", "MLX's own cache of freed buffers")
+
+    def serves(self, model: Model, rules: Rules) -> Serving:
+        """Any type whose layers are known."""
+        del model, rules
+        return SERVED
+
+    def plan_under(self, rules: Rules, model: Model, request: Request) -> MlxPlan:
+        """The buffers of a request."""
+        return MlxPlan(self, model, request, rules)
+
+
+ENGINE = MlxLm()

@@ -11,7 +11,7 @@ The heaviest rank is what must fit, so its bytes are the total; ``ranks`` in the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
 from dataclasses import replace
 
 from kvcalc.core.layers import (
@@ -26,11 +26,9 @@ from kvcalc.core.layers import (
     State,
 )
 from kvcalc.core.model import LayerTally, Model, Request, Tally
+from kvcalc.engines.base import Counted, Figure, Plan
 from kvcalc.errors import EngineError
 from kvcalc.units import ceil_div
-
-Allocate = Callable[[Model, Request], Tally]
-Total = Callable[[Model, Request], Callable[[int, int], int]]
 
 
 def sharing(request: Request) -> int:
@@ -87,14 +85,20 @@ def _alone(request: Request) -> bool:
     return request.tp_size == request.pp_size == request.dp_size == 1
 
 
-def by_rank(allocate: Allocate) -> Allocate:
-    """The same allocation for the heaviest rank of a request that names ranks."""
+class RankPlan(Plan):
+    """A plan that counts by layers: the whole figure is that of the heaviest rank. Subclasses count one rank."""
 
-    def of_rank(model: Model, request: Request) -> Tally:
+    @abstractmethod
+    def rank_tally(self, model: Model, request: Request) -> Tally:
+        """The tally of one rank's layers, for a request that names no ranks."""
+
+    def allocate(self) -> Tally:
+        """The heaviest rank's tally, and a row a stage in its report."""
+        model, request = self.model, self.request
         if _alone(request) or not model.layers:
-            return allocate(model, request)
+            return self.rank_tally(model, request)
         asked = copy_request(request, request.dp_size)
-        found = [(first, allocate(stage, asked)) for first, stage in _stage_models(model, request)]
+        found = [(first, self.rank_tally(stage, asked)) for first, stage in _stage_models(model, request)]
         first, heaviest = max(found, key=lambda pair: pair[1].total_bytes)
         rows = [_row(stage, start, tally, request) for stage, (start, tally) in enumerate(found)]
         return replace(
@@ -105,20 +109,27 @@ def by_rank(allocate: Allocate) -> Allocate:
             notes=(*heaviest.notes, _note(request)),
         )
 
-    return of_rank
+    @property
+    def ranks(self) -> int | None:
+        """Tensor- and pipeline-parallel ranks."""
+        return sharing(self.request)
 
 
-def total_by_rank(total: Total) -> Total:
-    """The same for the function of a batch and a length."""
+class CountedRankPlan(RankPlan, Counted):
+    """The same with a short cut."""
 
-    def of_rank(model: Model, request: Request) -> Callable[[int, int], int]:
+    @abstractmethod
+    def rank_counter(self, model: Model, request: Request) -> Figure:
+        """(batch_size, tokens) → bytes of one rank's layers, for a request that names no ranks."""
+
+    def counter(self) -> Figure:
+        """(batch_size, tokens) → bytes of the heaviest rank."""
+        model, request = self.model, self.request
         if _alone(request) or not model.layers:
-            return total(model, request)
+            return self.rank_counter(model, request)
         asked, copies = copy_request(request, request.dp_size), request.dp_size
-        counts = [total(stage, asked) for _, stage in _stage_models(model, request)]
+        counts = [self.rank_counter(stage, asked) for _, stage in _stage_models(model, request)]
         return lambda batch_size, tokens: max(count(ceil_div(batch_size, copies), tokens) for count in counts)
-
-    return of_rank
 
 
 def _moved(run: LayerTally, first: int) -> LayerTally:

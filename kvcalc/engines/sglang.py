@@ -13,9 +13,9 @@ Rules: sglang/srt ``model_executor/pool_configurator.py``, ``mem_cache/kv_cache_
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from math import floor
 
 from kvcalc.core.counting import ONE, Slab, Types, recurrent_slabs, vectors
@@ -35,8 +35,11 @@ from kvcalc.core.layers import (
 )
 from kvcalc.core.model import LayerTally, Model, Request, Tally
 from kvcalc.dtypes import FLOAT32, Dtype, find_dtype
-from kvcalc.engines.base import Engine, Option, refuse_draft, require_layers, resolve_request
+from kvcalc.engines.base import SERVED, Engine, Figure, Memory, Plan, Serving
+from kvcalc.engines.options import Option
 from kvcalc.engines.ranks import copy_request, share_of, sharing
+from kvcalc.engines.releases import Releases, Rules
+from kvcalc.engines.requests import refuse_draft, resolve_request
 from kvcalc.errors import EngineError, UsageError
 from kvcalc.units import ceil_div, format_bytes, round_up
 
@@ -118,7 +121,6 @@ class Settings:
 
 def allocate(model: Model, request: Request) -> Tally:
     """The pools of the heaviest rank. Raises EngineError, UsageError."""
-    require_layers(model)
     refuse_draft(request, "SGLang")
     asked = copy_request(request, request.dp_size)
     filled, types, resolved = resolve_request(model, asked)
@@ -323,16 +325,6 @@ def _refusal(longest: int, tokens: int, settings: Settings, pools: Pools) -> str
     return f"one sequence of {longest:,} tokens does not fit: the pool of {there} holds {tokens:,} tokens{state}"
 
 
-def over_cap(model: Model, request: Request) -> str:
-    """Why ``max-total-tokens`` holds no such batch at once; nothing where it does."""
-    settings, served = _settings(model, request), copy_request(request, request.dp_size)
-    wanted = sum(count * round_up(length, settings.page) for length, count in served.sequences)
-    most = settings.most_tokens
-    if most is None or wanted <= most // settings.page * settings.page:
-        return ""
-    return f"-o max-total-tokens={most} holds less than {wanted:,} tokens"
-
-
 def _settings(model: Model, request: Request) -> Settings:
     given = request.options
     sparse = any(isinstance(part, Indexer) for layer in model.layers for part in layer)
@@ -369,28 +361,6 @@ def _cache_types(types: Types, request: Request) -> Types:
     return types
 
 
-def step(model: Model, request: Request) -> int:
-    """A page."""
-    return _settings(model, request).page
-
-
-def need(model: Model, request: Request) -> Callable[[int, int], int]:
-    """Bytes that must be there for a batch: its pools; with states, the memory of which the shares hold both."""
-    _, types, _ = resolve_request(model, copy_request(request, request.dp_size))
-    types, settings = _cache_types(types, request), _settings(model, request)
-    every = [
-        _cells([(count, _layer_slots(model, layer, types)) for _, count, layer in runs(layers)], settings)
-        for _, layers in stages(model, request)
-    ]
-
-    def bytes_for(batch_size: int, tokens: int) -> int:
-        sequences = ceil_div(batch_size, request.dp_size)
-        wanted = sequences * round_up(tokens, settings.page)
-        return max(_needed(cells, settings, sequences, wanted) for cells in every)
-
-    return bytes_for
-
-
 def _needed(cells: Cells, settings: Settings, sequences: int, tokens: int) -> int:
     pools = _of_tokens(tokens, cells, settings.page, settings.states or sequences)
     kv = pools.rows(FULL) * cells.full + (pools.rows(WINDOW) * cells.window if cells.window else 0)
@@ -401,13 +371,60 @@ def _needed(cells: Cells, settings: Settings, sequences: int, tokens: int) -> in
     return max(by_states, -floor(-kv * (1 + ratio)))
 
 
-ENGINE = Engine(
-    name="sglang",
-    version="0.5.23",
-    source="sglang 0.5.23: srt/model_executor/pool_configurator.py, srt/mem_cache/{kv_cache_configurator,memory_pool}.py",
-    evidence="read in the source; figures of published logs agree",
-    allocate=allocate,
-    options=(
+class SglangPlan(Plan):
+    """The pools of the heaviest rank."""
+
+    def allocate(self) -> Tally:
+        """The pools that the memory makes, or those that the request needs. Raises EngineError."""
+        return allocate(self.model, self.request)
+
+    @property
+    def step(self) -> int:
+        """A page."""
+        return _settings(self.model, self.request).page
+
+    @cached_property
+    def need(self) -> Figure:
+        """Bytes that must be there for a batch: its pools; with states, the memory of which the shares hold both."""
+        model, request = self.model, self.request
+        _, types, _ = resolve_request(model, copy_request(request, request.dp_size))
+        types, settings = _cache_types(types, request), _settings(model, request)
+        every = [
+            _cells([(count, _layer_slots(model, layer, types)) for _, count, layer in runs(layers)], settings)
+            for _, layers in stages(model, request)
+        ]
+
+        def bytes_for(batch_size: int, tokens: int) -> int:
+            sequences = ceil_div(batch_size, request.dp_size)
+            wanted = sequences * round_up(tokens, settings.page)
+            return max(_needed(cells, settings, sequences, wanted) for cells in every)
+
+        return bytes_for
+
+    @property
+    def ranks(self) -> int | None:
+        """Tensor- and pipeline-parallel ranks."""
+        return sharing(self.request)
+
+    @property
+    def over_cap(self) -> str:
+        """Why ``max-total-tokens`` holds no such batch at once; nothing where it does."""
+        settings, served = _settings(self.model, self.request), copy_request(self.request, self.request.dp_size)
+        wanted = sum(count * round_up(length, settings.page) for length, count in served.sequences)
+        most = settings.most_tokens
+        if most is None or wanted <= most // settings.page * settings.page:
+            return ""
+        return f"-o max-total-tokens={most} holds less than {wanted:,} tokens"
+
+
+class Sglang(Engine):
+    """SGLang's token pools."""
+
+    name = "sglang"
+    source = "sglang 0.5.23: srt/model_executor/pool_configurator.py, srt/mem_cache/{kv_cache_configurator,memory_pool}.py"
+    evidence = "read in the source; figures of published logs agree"
+    releases = Releases("SGLang", ("0.5.23",))
+    own_options = (
         Option("available-bytes", "bytes", "memory for the pools on each rank", "none: count what the request needs"),
         Option("kv-cache-dtype", "choice", "the cache's type", "auto: --dtype, else the model's", CACHE_DTYPES),
         Option("page-size", "count", "tokens a page", "1, 64 for sparse attention", minimum=1),
@@ -415,19 +432,29 @@ ENGINE = Engine(
         Option("swa-full-tokens-ratio", "text", "tokens of the window pool for one of the full pool", SWA_RATIO),
         Option("mamba-full-memory-ratio", "text", "memory of states for that of the rest", MAMBA_RATIO),
         Option("max-mamba-cache-size", "count", "state slots, whatever the memory", minimum=1),
-    ),
-    step=step,
-    need=need,
-    ranks=sharing,
-    share=("0.88", "mem-fraction-static of an unknown card; SGLang works it out for a known one"),
-    memory_options=("available-bytes",),
-    caps=("max-total-tokens",),
-    over_cap=over_cap,
-    excluded=(
+    )
+    memory = Memory(
+        share="0.88",
+        share_origin="mem-fraction-static of an unknown card; SGLang works it out for a known one",
+        named_by=("available-bytes",),
+        capped_by=("max-total-tokens",),
+    )
+    excluded = (
         "weights",
         "activations and workspace",
         "CUDA graphs",
         "the request-to-token table",
         "the radix cache's bookkeeping",
-    ),
-)
+    )
+
+    def serves(self, model: Model, rules: Rules) -> Serving:
+        """Any type whose layers are known."""
+        del model, rules
+        return SERVED
+
+    def plan_under(self, rules: Rules, model: Model, request: Request) -> SglangPlan:
+        """The pools of a request."""
+        return SglangPlan(self, model, request, rules)
+
+
+ENGINE = Sglang()

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from kvcalc.core.model import Model, Request
 from kvcalc.dtypes import Dtype
-from kvcalc.engines.base import Engine, resolve_types
-from kvcalc.engines.fit import Need, check_memory_options, need_function, over_cap
+from kvcalc.engines.base import Engine, Plan
+from kvcalc.engines.fit import check_memory_options, over_cap
+from kvcalc.engines.requests import resolve_types
 from kvcalc.errors import ConfigError, KvcalcError, UnsupportedError, UsageError
 
 
@@ -62,14 +63,15 @@ def cells(grid: Grid) -> Iterator[Cell]:
 
 def _cells_of(grid: Grid, model: Model, request: Request) -> Iterator[Cell]:
     try:
-        total = total_function(grid.engine, model, request)
-        names = _type_names(grid, model, request)
-        need = _need(grid, model, request, total)
-        held_back = grid.engine.held_back(model, request) if need is not None and grid.engine.held_back else 0
+        plan = grid.engine.plan(model, request)
+        total = plan.total
+        names = _type_names(grid, plan)
+        need = plan.need if grid.memory is not None else None  # ``total`` itself where the two are one short cut
+        held_back = plan.held_back if need is not None else 0
     except (UnsupportedError, ConfigError) as problem:  # the model or its type, whatever the length
         yield from _all_refused(grid, model, request, problem)
         return
-    judge = _judge(grid.engine, model, request)
+    judge = _judge(plan)
     name, (k_name, v_name), limit, budget = model.name, names, model.max_tokens or 2**63, grid.memory
     for batch in grid.batches:
         for tokens in grid.lengths():
@@ -85,27 +87,15 @@ def _cells_of(grid: Grid, model: Model, request: Request) -> Iterator[Cell]:
             yield Cell(name, k_name, v_name, batch, tokens, size, tokens > limit, fits, needed)
 
 
-def _need(grid: Grid, model: Model, request: Request, total: Need) -> Need | None:
-    """What must be free, where a budget is given: a total may be less than what an allocator holds or wants free besides.
-
-    ``total`` itself where the two are one short cut, so that no cell is counted twice.
-    """
-    engine = grid.engine
-    if grid.memory is None:
-        return None
-    if engine.total is not None and engine.need is None and not any(name in request.options for name in engine.caps):
-        return total
-    return need_function(engine, model, request)
-
-
-def _judge(engine: Engine, model: Model, request: Request) -> Callable[[int, int], bool] | None:
+def _judge(plan: Plan) -> Callable[[int, int], bool] | None:
     """Whether a pool that the engine's own options bound holds a batch; None where they bound none."""
-    if not any(name in request.options for name in (*engine.memory_options, *engine.caps)):
+    memory = plan.engine.memory
+    if not any(name in plan.request.options for name in (*memory.named_by, *memory.capped_by)):
         return None
 
     def holds(batch_size: int, tokens: int) -> bool:
-        asked = replace(request, batch_size=batch_size, tokens=tokens)
-        return engine.allocate(model, asked).fits and not over_cap(engine, model, asked)
+        asked = plan.at(batch_size, tokens)
+        return asked.tally.fits and not over_cap(asked)
 
     return holds
 
@@ -124,22 +114,10 @@ def _refused(cell: Cell, problem: KvcalcError) -> Refused:
     return found
 
 
-def _type_names(grid: Grid, model: Model, request: Request) -> tuple[str, str]:
+def _type_names(grid: Grid, plan: Plan) -> tuple[str, str]:
     """The types that the engine takes: its own default may be another than the model's type."""
     if not grid.engine.reads_file:
-        types, _ = resolve_types(model, request)
+        types, _ = resolve_types(plan.model, plan.request)
         return types.k.name, types.v.name
-    first = next(iter(grid.lengths()), 1)
-    resolved = grid.engine.allocate(model, replace(request, batch_size=grid.batches[0], tokens=first)).request
+    resolved = plan.at(grid.batches[0], next(iter(grid.lengths()), 1)).tally.request
     return str(resolved["k_dtype"][0]), str(resolved["v_dtype"][0])
-
-
-def total_function(engine: Engine, model: Model, request: Request) -> Callable[[int, int], int]:
-    """(batch_size, tokens) → bytes under an engine's rules: its own short cut, else its whole allocation."""
-    if engine.total is not None:
-        return engine.total(model, request)
-
-    def total(batch_size: int, tokens: int) -> int:
-        return engine.allocate(model, replace(request, batch_size=batch_size, tokens=tokens)).total_bytes
-
-    return total

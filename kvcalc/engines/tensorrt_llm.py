@@ -28,8 +28,11 @@ from kvcalc.core.layers import (
 )
 from kvcalc.core.model import LayerTally, Model, Request, Tally
 from kvcalc.dtypes import find_dtype
-from kvcalc.engines.base import Engine, Option, refuse_draft, require_layers, resolve_request
+from kvcalc.engines.base import SERVED, Engine, Memory, Plan, Serving
+from kvcalc.engines.options import Option
 from kvcalc.engines.ranks import copy_request, share_of, sharing, stages
+from kvcalc.engines.releases import Releases, Rules
+from kvcalc.engines.requests import refuse_draft, resolve_request
 from kvcalc.errors import EngineError
 from kvcalc.units import ceil_div, format_bytes, parse_counts
 
@@ -82,7 +85,6 @@ Layers = list[tuple[int, Layer, list[Slab], int | None]]  # index, layer, what a
 
 def allocate(model: Model, request: Request) -> Tally:
     """The pools of the heaviest rank. Raises EngineError."""
-    require_layers(model)
     refuse_draft(request, "TensorRT-LLM")
     settings = _settings(request)
     asked = copy_request(request, request.dp_size)
@@ -100,7 +102,7 @@ def allocate(model: Model, request: Request) -> Tally:
         tallies,
         request={**resolved, **_facts(request, settings)},
         report=_report(pools, settings, found),
-        warnings=_waiting(model, request) if fits else (),
+        warnings=_waiting(request) if fits else (),
         notes=(f"one rank of {sharing(request) * request.dp_size}, the heaviest",)
         if sharing(request) * request.dp_size > 1
         else (),
@@ -229,12 +231,12 @@ def _refusal(pools: list[Pool], settings: Settings, longest: int) -> str:
     )
 
 
-def _waiting(model: Model, request: Request) -> tuple[str, ...]:
-    words = over_cap(model, request)
+def _waiting(request: Request) -> tuple[str, ...]:
+    words = _over_cap(request)
     return (f"{words}: some sequences wait",) if words else ()
 
 
-def over_cap(_model: Model, request: Request) -> str:
+def _over_cap(request: Request) -> str:
     """Why ``max-tokens`` holds no such batch at once; nothing where it does. The widest window takes most."""
     settings, served = _settings(request), copy_request(request, request.dp_size)
     empty = Pool(max(settings.windows, default=None), 0, 0)
@@ -269,31 +271,61 @@ def _cache_types(types: Types, request: Request) -> Types:
     return types
 
 
-def step(_model: Model, request: Request) -> int:
-    """A block."""
-    return _settings(request).block
+class TensorrtPlan(Plan):
+    """The pools of the heaviest rank."""
+
+    def allocate(self) -> Tally:
+        """The blocks that the memory makes, or those that the request needs. Raises EngineError."""
+        return allocate(self.model, self.request)
+
+    @property
+    def step(self) -> int:
+        """A block."""
+        return _settings(self.request).block
+
+    @property
+    def ranks(self) -> int | None:
+        """Tensor- and pipeline-parallel ranks."""
+        return sharing(self.request)
+
+    @property
+    def over_cap(self) -> str:
+        """Why ``max-tokens`` holds no such batch at once; nothing where it does."""
+        return _over_cap(self.request)
 
 
-ENGINE = Engine(
-    name="tensorrt-llm",
-    version="main",
-    source="TensorRT-LLM _torch/pyexecutor/{resource_manager,_util}.py, cpp batch_manager/kvCacheManager.cpp",
-    evidence="read in the source; figures of published logs agree",
-    allocate=allocate,
-    options=(
+class TensorrtLlm(Engine):
+    """TensorRT-LLM's pools of blocks."""
+
+    name = "tensorrt-llm"
+    source = "TensorRT-LLM _torch/pyexecutor/{resource_manager,_util}.py, cpp batch_manager/kvCacheManager.cpp"
+    evidence = "read in the source; figures of published logs agree"
+    releases = Releases("TensorRT-LLM", ("1.2",))
+    own_options = (
         Option("available-bytes", "bytes", "memory for the blocks on each rank", "none: count what the request needs"),
         Option("kv-cache-dtype", "choice", "the cache's type", "auto: --dtype, else the model's", CACHE_DTYPES),
         Option("tokens-per-block", "count", "tokens a block", str(TOKENS_PER_BLOCK), minimum=1),
         Option("max-tokens", "count", "no more tokens than these, whatever the memory", minimum=1),
         Option("max-attention-window", "text", "windows, a pattern over the layers: 512,32768", "the whole length everywhere"),
         Option("enable-attention-dp", "bool", "attention is data-parallel: heads are not split over --tp", "off"),
-    ),
-    step=step,
-    ranks=sharing,
-    share=("0.9", "free_gpu_memory_fraction"),
-    share_of_rest=True,
-    memory_options=("available-bytes",),
-    caps=("max-tokens",),
-    over_cap=over_cap,
-    excluded=("weights", "activations and workspace", "CUDA graphs", "the block tables"),
-)
+    )
+    memory = Memory(
+        share="0.9",
+        share_origin="free_gpu_memory_fraction",
+        share_of_rest=True,
+        named_by=("available-bytes",),
+        capped_by=("max-tokens",),
+    )
+    excluded = ("weights", "activations and workspace", "CUDA graphs", "the block tables")
+
+    def serves(self, model: Model, rules: Rules) -> Serving:
+        """Any type whose layers are known."""
+        del model, rules
+        return SERVED
+
+    def plan_under(self, rules: Rules, model: Model, request: Request) -> TensorrtPlan:
+        """The pools of a request."""
+        return TensorrtPlan(self, model, request, rules)
+
+
+ENGINE = TensorrtLlm()

@@ -30,12 +30,33 @@ def engine_view(engine: Engine) -> RenderableType:
     for option in engine.options:
         values = ", ".join(option.choices) if option.choices else option.kind
         table.add_row(option.name, Text(values), option.default, option.help)
-    return Group(head, "", table if engine.options else Text("no options"))
+    parts: list[RenderableType] = [head, "", table if engine.options else Text("no options")]
+    if engine.releases.versioned:
+        parts += ["", Text("releases, and what changed in each", style="bold"), _releases(engine)]
+    return Group(*parts)
+
+
+def _releases(engine: Engine) -> RenderableType:
+    table = plain_table("release", "what changed")
+    table.columns[0].no_wrap = True
+    oldest = engine.releases.known[0]
+    for name, said in engine.releases.brought().items():
+        table.add_row(name, Text("\n".join(said) or ("the oldest known" if name == oldest else "nothing of the cache")))
+    return table
 
 
 def engines_document(engines: Sequence[Engine]) -> Document:
     """Engines as JSON."""
-    return document("engines", engines=[{**engine_part(engine), "options": _options(engine)} for engine in engines])
+    return document("engines", engines=[_part(engine) for engine in engines])
+
+
+def _part(engine: Engine) -> Document:
+    return {**engine_part(engine), "options": _options(engine), "releases": _release_rows(engine)}
+
+
+def _release_rows(engine: Engine) -> list[Document]:
+    """Newest first; one entry where no release can be asked for."""
+    return [{"release": name, "changes": list(said)} for name, said in engine.releases.brought().items()]
 
 
 def _options(engine: Engine) -> list[Document]:

@@ -8,9 +8,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kvcalc.core.model import Model, Request
+from kvcalc.core.model import Model
 from kvcalc.core.search import CEILING
-from kvcalc.engines.base import Engine
+from kvcalc.engines.base import Plan
 from kvcalc.engines.fit import (
     BATCH,
     BOTH,
@@ -27,7 +27,7 @@ from kvcalc.engines.fit import (
     running_note,
     terms,
 )
-from kvcalc.reports.to_json import Document, document, engine_part, model_part, number
+from kvcalc.reports.to_json import Document, document, model_part, number, plan_part
 from kvcalc.reports.to_table import plain_table
 from kvcalc.units import format_bytes
 
@@ -38,7 +38,7 @@ MOST_CHANGES = 6
 def fit_view(found: Fit) -> RenderableType:
     """The whole answer."""
     parts: list[RenderableType] = [_headline(found), ""]
-    parts += [_room_table(found.engine, found.model, found.memory, found.request, found), ""]
+    parts += [_room_table(found.plan, found.memory, found), ""]
     parts += [_binding_line(found)]
     parts += [Text.assemble((f"{label}: ", "bold"), text) for label, text in _remarks(found)]
     if found.changes:
@@ -49,7 +49,7 @@ def fit_view(found: Fit) -> RenderableType:
 def _headline(found: Fit) -> Text:
     text = Text()
     text.append(found.model.name, style="bold")
-    text.append(f"  under {found.engine.name} {found.engine.version} rules  ")
+    text.append(f"  under {found.engine.name} {found.plan.rules.said} rules  ")
     text.append(answer_words(found), style="bold green" if found.fits else "bold red")
     return text
 
@@ -92,15 +92,14 @@ def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _room_table(engine: Engine, model: Model, memory: Memory, request: Request, found: Fit | None = None) -> Table:
-    budget, held_back = budget_of(engine, model, request, memory), _held_back(engine, model, request)
-    ranks = engine.ranks(request) if engine.ranks else 1
+def _room_table(plan: Plan, memory: Memory, found: Fit | None = None) -> Table:
+    budget, held_back, ranks = budget_of(plan, memory), plan.held_back, plan.ranks or 1
     table = plain_table("", "bytes", "", "", right=(1, 2))
     table.show_header = False
     table.add_row("memory", f"{memory.device_bytes:,}", format_bytes(memory.device_bytes), memory.origin)
     if memory.utilization != 1:
         share = f"{float(memory.utilization):g} of it"
-        rest = " that the weights leave" if engine.share_of_rest else ""
+        rest = " that the weights leave" if plan.engine.memory.share_of_rest else ""
         table.add_row("share", "", share, f"{memory.utilization_origin}{rest}")
     if memory.weights:
         of = f"; a rank of {ranks} holds its part" if ranks > 1 else ""
@@ -108,7 +107,7 @@ def _room_table(engine: Engine, model: Model, memory: Memory, request: Request, 
     if memory.overhead:
         table.add_row("overhead", f"{memory.overhead:,}", format_bytes(memory.overhead), "flag --overhead")
     if held_back:
-        table.add_row("held back", f"{held_back:,}", format_bytes(held_back), f"{engine.name} gives it to no sequence")
+        table.add_row("held back", f"{held_back:,}", format_bytes(held_back), f"{plan.engine.name} gives it to no sequence")
     table.add_row("for the cache", f"{budget:,}", format_bytes(budget), "of each rank" if ranks > 1 else "")
     if found is not None:
         _cache_rows(table, found)
@@ -144,8 +143,12 @@ def _remarks(found: Fit) -> Iterable[tuple[str, str]]:
         yield "note", f"its bytes do not only grow: {found.gap:,} does not fit, {found.tokens:,} does"
     if not found.memory.weights:
         yield "note", "no weights are counted: give --weights (a size, or auto)"
-    if found.memory.utilization == 1 and found.engine.share[0] != "1":
-        yield "note", f"{found.engine.name} takes {found.engine.share[0]} of a card ({found.engine.share[1]}): --utilization"
+    share, origin = found.engine.memory.share, found.engine.memory.share_origin
+    if found.memory.utilization == 1 and share != "1":
+        yield (
+            "note",
+            f"{found.engine.name} takes {share} of a card ({origin}): --utilization",
+        )
     for note in found.notes:
         yield "note", note
     yield "not counted", "; ".join(item for item in found.engine.excluded if item != "weights")
@@ -165,14 +168,14 @@ def fit_document(found: Fit) -> Document:
     sample: Document = {"lengths": len(found.request.lengths)} if found.searched == SAMPLE else {}
     return document(
         "fit",
-        engine=engine_part(found.engine),
+        engine=plan_part(found.plan),
         model=model_part(found.model),
         searched=found.searched,
         fits=found.fits,
         tokens=found.tokens if found.fits or found.searched != TOKENS else 0,
         batch_size=found.batch_size,
         **sample,
-        **_memory_part(found.engine, found.model, found.memory, found.request),
+        **_memory_part(found.plan, found.memory),
         total_bytes=found.total_bytes,
         needed_bytes=found.need_bytes,
         shortfall_bytes=found.shortfall,
@@ -189,7 +192,7 @@ def fit_document(found: Fit) -> Document:
     )
 
 
-def _memory_part(engine: Engine, model: Model, memory: Memory, request: Request) -> Document:
+def _memory_part(plan: Plan, memory: Memory) -> Document:
     return {
         "memory_bytes": memory.device_bytes,
         "memory_origin": memory.origin,
@@ -197,15 +200,16 @@ def _memory_part(engine: Engine, model: Model, memory: Memory, request: Request)
         "weights_origin": memory.weights_origin,
         "overhead_bytes": memory.overhead,
         "utilization": number(memory.utilization),
-        "ranks": engine.ranks(request) if engine.ranks else 1,
-        "held_back_bytes": _held_back(engine, model, request),
-        "budget_bytes": budget_of(engine, model, request, memory),
+        "ranks": plan.ranks or 1,
+        "held_back_bytes": plan.held_back,
+        "budget_bytes": budget_of(plan, memory),
     }
 
 
-def frontier_view(engine: Engine, model: Model, request: Request, memory: Memory, found: Frontier) -> RenderableType:
+def frontier_view(memory: Memory, found: Frontier) -> RenderableType:
     """Pairs of batch and length that just fit."""
-    head = Text.assemble((model.name, "bold"), f"  under {engine.name} {engine.version} rules")
+    model, engine = found.plan.model, found.plan.engine
+    head = Text.assemble((model.name, "bold"), f"  under {engine.name} {found.plan.rules.said} rules")
     table = plain_table("sequences", "tokens each", "tokens in all", "bytes", "", right=(0, 1, 2, 3, 4))
     rows = found.rows
     for batch, tokens, size in rows:
@@ -215,34 +219,30 @@ def frontier_view(engine: Engine, model: Model, request: Request, memory: Memory
     lines = ["+ and more than is searched"] if any(tokens == CEILING for _, tokens, _ in rows) else []
     lines += ["* beyond the model's own maximum"] if any(_beyond(model, tokens) for _, tokens, _ in rows) else []
     lines += [f"more sequences: {found.limit}"] if found.limit != "memory" else []
-    lines += frontier_notes(engine, request, found)
-    return Group(head, "", _room_table(engine, model, memory, request), "", shown, *map(Text, lines))
+    lines += frontier_notes(found)
+    return Group(head, "", _room_table(found.plan, memory), "", shown, *map(Text, lines))
 
 
-def frontier_notes(engine: Engine, request: Request, found: Frontier) -> list[str]:
-    """How many of the most sequences run at once."""
-    note = running_note(engine, request, found.rows[-1][0]) if found.rows else ""
-    return [note] if note else []
+def frontier_notes(found: Frontier) -> list[str]:
+    """How many of the most sequences run at once, and what the rules have to say."""
+    note = running_note(found.plan, found.rows[-1][0]) if found.rows else ""
+    return [text for text in (note, found.plan.rules.warning, found.plan.serving.unchecked) if text]
 
 
 def _beyond(model: Model, tokens: int) -> bool:
     return model.max_tokens is not None and CEILING > tokens > model.max_tokens
 
 
-def _held_back(engine: Engine, model: Model, request: Request) -> int:
-    return engine.held_back(model, request) if engine.held_back else 0
-
-
-def frontier_document(engine: Engine, model: Model, request: Request, memory: Memory, found: Frontier) -> Document:
+def frontier_document(memory: Memory, found: Frontier) -> Document:
     """The same as JSON."""
     return document(
         "fit",
-        engine=engine_part(engine),
-        model=model_part(model),
+        engine=plan_part(found.plan),
+        model=model_part(found.plan.model),
         searched="frontier",
         fits=bool(found.rows),
-        **_memory_part(engine, model, memory, request),
+        **_memory_part(found.plan, memory),
         frontier=[{"batch_size": batch, "tokens": tokens, "needed_bytes": size} for batch, tokens, size in found.rows],
         limit=found.limit,
-        notes=frontier_notes(engine, request, found),
+        notes=frontier_notes(found),
     )

@@ -17,8 +17,8 @@ from importlib.resources import files
 from kvcalc import __version__
 from kvcalc.core.counting import Slab, slabs_of
 from kvcalc.core.layers import Layer, kind_of, runs
-from kvcalc.engines.base import counted_layers, resolve_request
 from kvcalc.engines.estimate import Estimate
+from kvcalc.engines.requests import counted_layers, resolve_request
 from kvcalc.errors import KvcalcError
 from kvcalc.reports.pictures import by_kind, kind_name
 from kvcalc.reports.to_json import Document

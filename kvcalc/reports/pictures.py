@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from kvcalc.core.model import Tally
 from kvcalc.engines.estimate import Estimate, Refusal, counted
 from kvcalc.engines.fit import Fit
-from kvcalc.engines.sweep import Cell, Grid, total_function
+from kvcalc.engines.sweep import Cell, Grid
 from kvcalc.errors import KvcalcError, UsageError
 from kvcalc.units import format_bytes, format_count
 
@@ -171,7 +171,7 @@ def fit_chart(found: Fit) -> Picture:
         raise UsageError("a sample of lengths has no curve", fix="leave out --plot, or --lengths")
     of_batch = found.searched == "batch_size"
     answer = found.batch_size if of_batch else found.tokens
-    total = total_function(found.engine, found.model, found.request)
+    total = found.plan.total
     points = _counted(lambda x: total(x, found.tokens) if of_batch else total(max(found.batch_size, 1), x), max(answer, 1))
     words = f"{answer:,} {'sequences' if of_batch else 'tokens'}"
     fixed = f"{found.tokens:,} tokens each" if of_batch else f"batch {found.batch_size:,}"
@@ -180,7 +180,7 @@ def fit_chart(found: Fit) -> Picture:
         tuple(x for x, _ in points),
         (Series("cache", tuple(size for _, size in points)),),
         budget=max(found.budget_bytes, 0),
-        note=f"engine {found.engine.name} {found.engine.version}",
+        note=f"engine {found.engine.name} {found.plan.rules.said}",
         marks=((answer, found.total_bytes, words),) if found.fits else (),
         x_label="sequences" if of_batch else "tokens of each sequence",
     )

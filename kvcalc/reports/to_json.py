@@ -16,8 +16,9 @@ from math import isfinite
 
 from kvcalc.core.layers import Layer, runs
 from kvcalc.core.model import Array, LayerTally, Model
-from kvcalc.engines.base import Engine
+from kvcalc.engines.base import Engine, Plan
 from kvcalc.engines.estimate import Estimate, Refusal
+from kvcalc.engines.releases import Rules
 from kvcalc.engines.sweep import Grid
 from kvcalc.errors import KvcalcError
 
@@ -58,7 +59,7 @@ def estimate_document(found: Estimate, verb: str = "estimate", by_layer: bool = 
     """Everything that an estimate carries."""
     tally = found.tally
     parts: Document = {
-        "engine": {**engine_part(found.engine), "version": found.release},
+        "engine": rules_part(found.engine, found.rules, found.unchecked),
         "model": model_part(found.model),
         "request": request_part(found),
         "total_bytes": tally.total_bytes,
@@ -97,6 +98,22 @@ def _each(layers: tuple[LayerTally, ...], by_layer: bool) -> list[LayerTally]:
 def engine_part(engine: Engine) -> Document:
     """Whose rules."""
     return {"name": engine.name, "version": engine.version, "source": engine.source, "evidence": engine.evidence}
+
+
+def rules_part(engine: Engine, rules: Rules, unchecked: str = "") -> Document:
+    """Whose rules, and of which release: ``asked_release`` differs from ``rules_release`` where one stands in for another."""
+    return {
+        **engine_part(engine),
+        "version": rules.asked,
+        "rules_release": rules.name,
+        "asked_release": rules.asked,
+        "unchecked": unchecked or None,
+    }
+
+
+def plan_part(plan: Plan) -> Document:
+    """The same of a plan."""
+    return rules_part(plan.engine, plan.rules, plan.serving.unchecked)
 
 
 def model_part(model: Model) -> Document:

@@ -13,7 +13,7 @@ from kvcalc.core.counting import Types
 from kvcalc.core.layers import Indexer, LatentAttention, Layer, Part
 from kvcalc.core.model import Model, Request
 from kvcalc.dtypes import DTYPES
-from kvcalc.engines.base import counted_layers, resolve_types
+from kvcalc.engines.requests import counted_layers, resolve_types
 from kvcalc.errors import UsageError
 from kvcalc.units import round_up
 from kvcalc.verify.codecs import PLAIN, QUANTIZED, fits

@@ -126,7 +126,7 @@ def test_of_an_estimate_everything_adds_up(stack: Stack, k: Dtype, v: Dtype, tok
 @given(some.stacks, st.integers(0, 3000))
 def test_bytes_per_token_is_the_growth_over_one_step(stack: Stack, tokens: int) -> None:
     model = some.model_of(stack)
-    found, longer = (estimate(model, Request(tokens=at), ENGINE) for at in (tokens, tokens + ENGINE.step(model, Request())))
+    found, longer = (estimate(model, Request(tokens=at), ENGINE) for at in (tokens, tokens + ENGINE.plan(model, Request()).step))
     assert found.bytes_per_token is not None
     assert found.bytes_per_token * found.step == longer.total_bytes - found.total_bytes
     assert found.fixed_bytes is not None
@@ -137,5 +137,4 @@ def test_bytes_per_token_is_the_growth_over_one_step(stack: Stack, tokens: int) 
 def test_an_engine_s_short_cut_equals_its_allocation(stack: Stack, tokens: int, batch: int) -> None:
     model, request = some.model_of(stack), Request(batch, tokens, find_dtype("bf16"), find_dtype("fp8"))
     engine: Engine = ENGINE
-    assert engine.total is not None
-    assert engine.total(model, request)(batch, tokens) == engine.allocate(model, request).total_bytes
+    assert engine.plan(model, request).total(batch, tokens) == engine.allocate(model, request).total_bytes

@@ -12,7 +12,7 @@ import pytest
 from kvcalc.core.gguf import GgufMetadata
 from kvcalc.core.model import Model, OptionValue, Request
 from kvcalc.engines import ENGINES, find_engine
-from kvcalc.engines.fit import BATCH, BOTH, SAMPLE, TOKENS, Fit, Memory, fit, frontier, need_function, terms
+from kvcalc.engines.fit import BATCH, BOTH, SAMPLE, TOKENS, Fit, Memory, fit, frontier, terms
 from kvcalc.errors import EngineError, KvcalcError, UsageError
 from kvcalc.readers.gguf import GgufFile
 from kvcalc.readers.gguf_model import model_of_gguf
@@ -64,7 +64,7 @@ def question(engine_name: str, kind: str) -> tuple[Model, Request]:
 
 def sizes_of(engine_name: str, model: Model, request: Request, lengths: Iterable[int]) -> dict[int, int]:
     """Bytes at each length that the engine takes."""
-    need = need_function(find_engine(engine_name), model, request)
+    need = find_engine(engine_name).plan(model, request).need
     found = {}
     for tokens in lengths:
         with suppress(EngineError):
@@ -75,7 +75,7 @@ def sizes_of(engine_name: str, model: Model, request: Request, lengths: Iterable
 def room(engine_name: str, model: Model, request: Request, budget: int) -> Memory:
     """A memory of which so many bytes are left for the sequences."""
     engine = find_engine(engine_name)
-    return Memory(budget + (engine.held_back(model, request) if engine.held_back else 0))
+    return Memory(budget + engine.plan(model, request).held_back)
 
 
 PAIRS = [(engine, kind) for engine in ENGINES for kind in KINDS if engine != "llama.cpp"] + [("llama.cpp", "gguf")]
@@ -115,7 +115,7 @@ def test_the_most_sequences_are_the_most(engine_name: str) -> None:
     """A batch of 7 just fits, one byte less holds 6."""
     model = preset_model("gemma-3-270m")
     request = Request(tokens=300)
-    need = need_function(find_engine(engine_name), model, request)
+    need = find_engine(engine_name).plan(model, request).need
     for budget, most in ((need(7, 300), 7), (need(7, 300) - 1, 6), (need(1, 300) - 1, 0)):
         found = fit(find_engine(engine_name), model, request, room(engine_name, model, request, budget), BATCH)
         assert (found.batch_size, found.fits) == (most, most > 0)
@@ -267,7 +267,7 @@ def test_an_engine_s_own_limit_bounds_the_search() -> None:
     found = fit(engine, model, Request(tokens=256), Memory(2**50), BATCH)
     assert (found.batch_size, found.limited_by) == (256, "engine")
     assert "256 is the most" in found.limit
-    need = need_function(engine, model, Request(tokens=32768))
+    need = engine.plan(model, Request(tokens=32768)).need
     assert fit(engine, model, Request(tokens=32768), Memory(need(3, 32768)), BATCH).batch_size == 3
     found = fit(engine, model, Request(batch_size=7), Memory(2**50), TOKENS)
     assert found.tokens == (2**32 - 1) // 7

@@ -39,7 +39,7 @@ def test_what_fits_is_what_fit_says(engine_name: str, kind: str) -> None:
             again = next(same for same in cells(grid(engine_name, (kind,), (cell.tokens,), memory=budget)) if same[3] == cell[3])
             assert again.fits is (budget == cell.needed_bytes)
             assert fit(engine, model, asked, Memory(budget), BOTH).fits is again.fits
-            if "available-bytes" in engine.memory_options and cell.batch_size == 1:
+            if "available-bytes" in engine.memory.named_by and cell.batch_size == 1:
                 own = engine.allocate(model, Request(tokens=cell.tokens, options={"available-bytes": budget}))
                 # SGLang's buffers have a page beyond the memory that it divides: its own verdict is no stricter
                 assert own.fits is again.fits or (engine_name == "sglang" and own.fits)

@@ -21,7 +21,7 @@ from kvcalc.dtypes import find_dtype
 from kvcalc.engines import find_engine
 from kvcalc.engines.estimate import estimate
 from kvcalc.engines.llamacpp.arches import ARCHES, UNUSABLE
-from kvcalc.engines.llamacpp.releases import RELEASES, find_release
+from kvcalc.engines.llamacpp.releases import BY_NAME, RELEASES, release_of
 from kvcalc.errors import EngineError, KvcalcError, UsageError
 from kvcalc.readers.gguf import GgufFile
 from kvcalc.readers.gguf_model import model_of_gguf
@@ -267,7 +267,8 @@ def test_an_architecture_unknown_to_a_release_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("release", ["v0.5.0", "0.5.0", "0.5.0-dev"])
 def test_releases_are_known_by_their_tags(release: str) -> None:
-    assert find_release(release) == (RELEASES[release.removeprefix("v")], "")
+    rules = RELEASES.find(release)
+    assert (release_of(rules), rules.warning) == (BY_NAME[release.removeprefix("v")], "")
 
 
 def test_a_build_between_two_that_were_read_is_marked() -> None:
@@ -276,10 +277,21 @@ def test_a_build_between_two_that_were_read_is_marked() -> None:
     assert any("b8000" in warning for warning in tally.warnings)
 
 
-@pytest.mark.parametrize("release", ["b100", "1.0", "master", ""])
-def test_an_unknown_release_is_refused(release: str) -> None:
-    with pytest.raises(EngineError, match="not modelled"):
-        ENGINE.allocate(llama(), asked(tokens=100, release=release or "?"))
+def test_a_release_before_the_oldest_is_refused() -> None:
+    with pytest.raises(EngineError, match=r"rules of llama\.cpp b100 are not known"):
+        ENGINE.allocate(llama(), asked(tokens=100, release="b100"))
+
+
+@pytest.mark.parametrize("release", ["master", "?"])
+def test_what_is_no_release_is_a_usage_error(release: str) -> None:
+    with pytest.raises(UsageError, match="no release number"):
+        ENGINE.allocate(llama(), asked(tokens=100, release=release))
+
+
+def test_a_newer_release_is_answered_by_the_newest_rules_and_says_so() -> None:
+    tally = ENGINE.allocate(llama(), asked(tokens=100, release="1.0"))
+    assert tally.report["release"] == "0.5.0-dev"
+    assert any("1.0 is newer than 0.5.0-dev" in warning for warning in tally.warnings)
 
 
 @pytest.mark.parametrize(
@@ -360,17 +372,15 @@ names = st.sampled_from(sorted(SAMPLE["models"]))
 def test_total_function_equals_the_tally(name: str, tokens: int, batch: int, unified: bool) -> None:
     given_model = model(SAMPLE["models"][name])
     request = asked(tokens=tokens, batch=batch, kv_unified=unified)
-    assert ENGINE.total is not None
-    assert ENGINE.total(given_model, request)(batch, tokens) == total(given_model, request)
+    assert ENGINE.plan(given_model, request).total(batch, tokens) == total(given_model, request)
 
 
 def test_total_function_keeps_to_the_sequences_that_are_named() -> None:
-    assert ENGINE.total is not None
-    assert ENGINE.total(llama(), asked(parallel=4))(1, 1024) == 4 * 1024 * CELL
+    assert ENGINE.plan(llama(), asked(parallel=4)).total(1, 1024) == 4 * 1024 * CELL
     with pytest.raises(UsageError, match="2 sequences"):
-        ENGINE.total(llama(), asked(parallel=4))(2, 1024)
+        ENGINE.plan(llama(), asked(parallel=4)).total(2, 1024)
     with pytest.raises(UsageError, match="context size"):
-        ENGINE.total(llama(), asked(ctx_size=4096))
+        _ = ENGINE.plan(llama(), asked(ctx_size=4096)).total
 
 
 @given(names, contexts, counts)

@@ -52,10 +52,9 @@ def test_rows_for_every_ratio_tokens_fill_blocks_too() -> None:
 
 @given(st.integers(1, 4), st.integers(1, 300), st.integers(1, 40))
 def test_the_sweep_function_agrees_with_the_tally(batch_size: int, tokens: int, block_size: int) -> None:
-    assert ENGINE.total is not None
     model = _model((SlidingAttention(2, 8, 8, 20),), (FullAttention(2, 8, 8),))
     request = Request(batch_size=batch_size, tokens=tokens, options={"block-size": block_size})
-    assert ENGINE.total(model, request)(batch_size, tokens) == ENGINE.allocate(model, request).total_bytes
+    assert ENGINE.plan(model, request).total(batch_size, tokens) == ENGINE.allocate(model, request).total_bytes
 
 
 @given(st.integers(1, 300), st.integers(1, 40))

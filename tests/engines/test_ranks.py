@@ -24,10 +24,9 @@ def bytes_of(model: Model, engine: str = "exact", tokens: int = 4096, batch_size
     tp_size, pp_size, dp_size = (ranks.get(name, 1) for name in ("tp_size", "pp_size", "dp_size"))
     request = Request(tokens=tokens, batch_size=batch_size, tp_size=tp_size, pp_size=pp_size, dp_size=dp_size)
     found = find_engine(engine)
-    total = found.allocate(model, request).total_bytes
-    if found.total is not None:
-        assert found.total(model, request)(batch_size, tokens) == total
-    return total
+    plan = found.plan(model, request)
+    assert plan.total(batch_size, tokens) == plan.tally.total_bytes
+    return plan.tally.total_bytes
 
 
 @pytest.mark.parametrize("engine", LAYERED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from kvcalc.core.model import Model, OptionValue, Request, Tally
 from kvcalc.dtypes import find_dtype
 from kvcalc.engines import find_engine
-from kvcalc.engines.mlx_lm import Plan, chunked_rows, growing_rows, rotating_rows
+from kvcalc.engines.mlx_lm import Arrival, chunked_rows, growing_rows, rotating_rows
 from kvcalc.errors import EngineError, UsageError
 from kvcalc.readers.presets import preset_model
 
@@ -214,7 +213,7 @@ class TestMlx:
     @given(st.integers(1, 700), st.integers(1, 200), st.integers(0, 900), st.integers(2, 600))
     def test_rotating_buffers(self, prompt: int, chunk: int, decoded: int, window: int) -> None:
         """Against the class's own bookkeeping, position by position."""
-        plan = Plan((prompt,), chunk, decoded)
+        plan = Arrival((prompt,), chunk, decoded)
         buffer, peak = Buffer(window), 0
         for new, count in plan.steps():
             for _ in range(count):
@@ -227,14 +226,14 @@ class TestMlx:
 
     def test_a_conversation_that_goes_on(self) -> None:
         """300 tokens take 512 rows; 300 more don't fit: the buffer is cut to 300 and 512 are added, 812."""
-        assert growing_rows(Plan((300,), 2048, 0)).held == 512
-        assert growing_rows(Plan((300, 300), 2048, 0)).held == 812
+        assert growing_rows(Arrival((300,), 2048, 0)).held == 512
+        assert growing_rows(Arrival((300, 300), 2048, 0)).held == 812
 
     @given(st.lists(st.integers(1, 3000), min_size=1, max_size=3), st.integers(1, 400))
     def test_equal_passes_are_skipped_rightly(self, prompts: list[int], chunk: int) -> None:
         """Pass by pass, with no short cut."""
         size = offset = 0
-        plan = Plan(tuple(prompts), chunk, 0)
+        plan = Arrival(tuple(prompts), chunk, 0)
         for new, count in plan.steps():
             for _ in range(count):
                 if offset + new > size:
@@ -245,11 +244,11 @@ class TestMlx:
     @given(st.integers(1, 9000), st.integers(0, 3000))
     def test_a_single_prompt_fills_whole_steps(self, prompt: int, decoded: int) -> None:
         """From nothing on, rows are the tokens rounded up to 256."""
-        assert growing_rows(Plan((prompt,), 2048, decoded)).held == -(-(prompt + decoded) // 256) * 256
+        assert growing_rows(Arrival((prompt,), 2048, decoded)).held == -(-(prompt + decoded) // 256) * 256
 
     def test_chunks_stay_near_their_length(self) -> None:
         """Llama 4: 8,192 rows and a step; while a prompt runs, a forward pass more."""
-        found = chunked_rows(Plan((20_000,), 2048, 0), 8192)
+        found = chunked_rows(Arrival((20_000,), 2048, 0), 8192)
         assert (found.held, found.peak) == (8192 + 256, 8192 + 2048)
 
     def test_quantised_rows(self) -> None:
@@ -308,4 +307,4 @@ def test_evidence_is_said(name: str) -> None:
     """Read rules are marked so."""
     engine = find_engine(name)
     assert engine.evidence.startswith("read in the source")
-    assert replace(engine, name="x").source
+    assert engine.source

@@ -57,13 +57,11 @@ def test_unequal_sequences_are_all_made_for_the_capacity() -> None:
 def test_a_longer_sequence_than_the_capacity_is_refused() -> None:
     with pytest.raises(EngineError, match="can't hold 4,097 tokens"):
         ENGINE.allocate(LLAMA, Request(tokens=4097, options={"capacity": 4096}))
-    assert ENGINE.total is not None
     with pytest.raises(EngineError, match="can't hold"):
-        ENGINE.total(LLAMA, Request(options={"capacity": 4096}))(1, 4097)
+        ENGINE.plan(LLAMA, Request(options={"capacity": 4096})).total(1, 4097)
 
 
 @given(st.integers(1, 5), st.integers(1, 5000), st.integers(0, 5000))
 def test_the_sweep_function_agrees_with_the_tally(batch_size: int, tokens: int, spare: int) -> None:
-    assert ENGINE.total is not None
     request = Request(batch_size=batch_size, tokens=tokens, options={"capacity": tokens + spare})
-    assert ENGINE.total(MIXED, request)(batch_size, tokens) == ENGINE.allocate(MIXED, request).total_bytes
+    assert ENGINE.plan(MIXED, request).total(batch_size, tokens) == ENGINE.allocate(MIXED, request).total_bytes

@@ -23,6 +23,8 @@ from kvcalc.core.layers import (
 )
 from kvcalc.core.model import Model, OptionValue, Request, Tally
 from kvcalc.engines import find_engine
+from kvcalc.engines.vllm import setup
+from kvcalc.engines.vllm.models import STATEFUL
 from kvcalc.engines.vllm.options import card_of
 from kvcalc.engines.vllm.setup import pipeline_stages
 from kvcalc.errors import EngineError, UsageError
@@ -30,6 +32,12 @@ from kvcalc.readers.presets import preset_model
 
 ENGINE = find_engine("vllm")
 GIB = 2**30
+
+
+@pytest.fixture(autouse=True)
+def _toys_have_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' own model type counts as one with a class for recurrent layers."""
+    monkeypatch.setattr(setup, "STATEFUL", STATEFUL | {"toy"})
 
 
 def a_model(*layers: Layer, model_type: str = "toy", dtype: str = "bfloat16", **fields: object) -> Model:

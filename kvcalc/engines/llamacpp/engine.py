@@ -11,42 +11,21 @@ figures for the same files agree on every byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 
 from kvcalc.core.model import Model, Request, Tally
-from kvcalc.engines.base import Engine
+from kvcalc.engines.base import SERVED, Counted, Engine, Figure, Serving
 from kvcalc.engines.llamacpp.arches import ARCHES, MTP_GRAPHS, SPLIT_BY_BLOCK, UNUSABLE
 from kvcalc.engines.llamacpp.caches import Context, Layout, Memory, memory_of
 from kvcalc.engines.llamacpp.hparams import Hparams
 from kvcalc.engines.llamacpp.metadata import metadata_of
-from kvcalc.engines.llamacpp.releases import Release, find_release
+from kvcalc.engines.llamacpp.releases import RELEASES, Release, release_of
 from kvcalc.engines.llamacpp.settings import LARGEST, OPTIONS, Settings, settings_of
 from kvcalc.engines.llamacpp.tally import cache_bytes, caches_report, tally_layers
+from kvcalc.engines.releases import Rules
 from kvcalc.errors import EngineError, UsageError
 from kvcalc.units import ceil_div, round_up
-
-
-def allocate(model: Model, request: Request) -> Tally:
-    """The engine's context memory for a request. Raises EngineError where the engine refuses, UsageError."""
-    release, warning = find_release(_text(request, "release"))
-    hparams = hparams_of(model, release)
-    settings = settings_of(request, hparams, release)
-    check(settings, hparams, release)
-    context, memory = context_of(settings, hparams, release), _memory(hparams, settings, release, request.draft)
-    layers = tally_layers(hparams, memory, context, settings.type_k, settings.type_v)
-    return Tally(
-        layers,
-        request=_resolved(settings, context),
-        report=_report(settings, context, hparams, memory, release),
-        warnings=tuple(text for text in (warning, *_warnings(settings, context, hparams)) if text),
-        notes=(*_converted(model), *_shrinks(settings, release), *_notes(settings, hparams, memory)),
-    )
-
-
-def _text(request: Request, name: str) -> str | None:
-    value = request.options.get(name)
-    return None if value is None else str(value)
 
 
 def hparams_of(model: Model, release: Release) -> Hparams:
@@ -253,61 +232,96 @@ def _report(settings: Settings, context: Context, hparams: Hparams, memory: Memo
     }
 
 
-def total(model: Model, request: Request) -> Callable[[int, int], int]:
-    """The same figure as a function of batch and tokens: the file is read once, then a cell costs a few products."""
-    if "ctx-size" in request.options:
-        raise UsageError("a context size is given, and lengths besides", fix="leave -o ctx-size out: it follows from both")
-    release, _ = find_release(_text(request, "release"))
-    hparams = hparams_of(model, release)
-    fixed = request.options.get("parallel")
-    settings = settings_of(replace(request, tokens=256, batch_size=1, lengths=(), origins={}), hparams, release)
-    check(settings, hparams, release)
-    rows = cache_bytes(_memory(hparams, settings, release, request.draft), settings.type_k, settings.type_v)
+class LlamaCppPlan(Counted):
+    """One context: the file is read once, then a length costs a few products."""
 
-    def figure(batch_size: int, tokens: int) -> int:
-        sequences = batch_size if fixed is None else int(fixed)
-        if batch_size not in (1, sequences) or sequences > release.max_sequences or sequences * tokens > LARGEST:
-            settings_of(replace(request, tokens=tokens, batch_size=batch_size), hparams, release)  # says what is wrong
-            check(replace(settings, parallel=sequences), hparams, release)
-        return rows(context_of(replace(settings, ctx_size=sequences * tokens, parallel=sequences), hparams, release))
+    def __init__(self, engine: Engine, model: Model, request: Request, rules: Rules) -> None:
+        super().__init__(engine, model, request, rules)
+        self.release = release_of(rules)
+        self.hparams = hparams_of(model, self.release)
 
-    return figure
+    def allocate(self) -> Tally:
+        """The engine's context memory. Raises EngineError where the engine refuses, UsageError."""
+        hparams, release = self.hparams, self.release
+        settings = settings_of(self.request, hparams, release)
+        check(settings, hparams, release)
+        context, memory = context_of(settings, hparams, release), _memory(hparams, settings, release, self.request.draft)
+        return Tally(
+            tally_layers(hparams, memory, context, settings.type_k, settings.type_v),
+            request=_resolved(settings, context),
+            report=_report(settings, context, hparams, memory, release),
+            warnings=tuple(text for text in _warnings(settings, context, hparams) if text),
+            notes=(*_converted(self.model), *_shrinks(settings, release), *_notes(settings, hparams, memory)),
+        )
+
+    def resized(self, request: Request) -> LlamaCppPlan:
+        """The same context with other sequences: the file is not read again."""
+        plan = copy(self)
+        vars(plan).pop("tally", None)
+        plan.request = request
+        return plan
+
+    def counter(self) -> Figure:
+        """(batch_size, tokens) → bytes."""
+        request, hparams, release = self.request, self.hparams, self.release
+        if "ctx-size" in request.options:
+            raise UsageError("a context size is given, and lengths besides", fix="leave -o ctx-size out: it follows from both")
+        fixed = request.options.get("parallel")
+        settings = settings_of(replace(request, tokens=256, batch_size=1, lengths=(), origins={}), hparams, release)
+        check(settings, hparams, release)
+        rows = cache_bytes(_memory(hparams, settings, release, request.draft), settings.type_k, settings.type_v)
+
+        def figure(batch_size: int, tokens: int) -> int:
+            sequences = batch_size if fixed is None else int(fixed)
+            if batch_size not in (1, sequences) or sequences > release.max_sequences or sequences * tokens > LARGEST:
+                settings_of(replace(request, tokens=tokens, batch_size=batch_size), hparams, release)  # says what is wrong
+                check(replace(settings, parallel=sequences), hparams, release)
+            return rows(context_of(replace(settings, ctx_size=sequences * tokens, parallel=sequences), hparams, release))
+
+        return figure
+
+    @property
+    def step(self) -> int:
+        """Cells come by the 256; by the 32 in older releases without flash attention."""
+        flash = self.request.options.get("flash-attn", "auto")
+        off = flash == "off" or (flash == "auto" and not self.release.flash_by_default)
+        return self.release.pad_without_flash if off else 256
+
+    def longer(self, tokens: int) -> LlamaCppPlan:
+        """The same context with so many cells more a sequence; where no length was given, ctx-size grows."""
+        request, report = self.request, self.tally.report
+        if request.tokens is not None:
+            grown = request.at(request.tokens + tokens)
+            kept = {name: value for name, value in request.options.items() if name != "ctx-size"}
+            return self.resized(replace(grown, options=kept))
+        streams = 1 if report["kv_unified"] else int(str(report["n_seq_max"]))
+        size = int(str(report["n_ctx"])) + tokens * streams
+        return self.resized(replace(request, options={**request.options, "ctx-size": size}))
 
 
-def step(_model: Model, request: Request) -> int:
-    """Cells come by the 256; by the 32 in older releases without flash attention."""
-    release, _ = find_release(_text(request, "release"))
-    flash = request.options.get("flash-attn", "auto")
-    off = flash == "off" or (flash == "auto" and not release.flash_by_default)
-    return release.pad_without_flash if off else 256
+class LlamaCpp(Engine):
+    """llama.cpp's context memory."""
+
+    name = "llama.cpp"
+    source = "llama.cpp commit 0c1e5709 (2026-10-01): src/llama-model.cpp, src/llama-kv-cache*.cpp, src/llama-memory-*.cpp"
+    evidence = "measured: every byte of each cache, on the engine itself"
+    releases = RELEASES
+    own_options = OPTIONS
+    reads_file = True
+    excluded = (
+        "weights",
+        "compute and output buffers",
+        "llama-server's prompt cache in main memory (--cache-ram, up to 8 GiB)",
+    )
+
+    def serves(self, model: Model, rules: Rules) -> Serving:
+        """Architectures that the release has: those are read, and refused, with the file."""
+        del model, rules
+        return SERVED
+
+    def plan_under(self, rules: Rules, model: Model, request: Request) -> LlamaCppPlan:
+        """The context of a request."""
+        return LlamaCppPlan(self, model, request, rules)
 
 
-def longer(_model: Model, request: Request, tally: Tally, further: int) -> Request:
-    """The same context with ``further`` cells more a sequence; where no length was given, ctx-size grows."""
-    if request.tokens is not None:
-        grown = request.at(request.tokens + further)
-        return replace(grown, options={name: value for name, value in request.options.items() if name != "ctx-size"})
-    streams = 1 if tally.report["kv_unified"] else int(str(tally.report["n_seq_max"]))
-    size = int(str(tally.report["n_ctx"])) + further * streams
-    return replace(request, options={**request.options, "ctx-size": size})
-
-
-_EXCLUDED = (
-    "weights",
-    "compute and output buffers",
-    "llama-server's prompt cache in main memory (--cache-ram, up to 8 GiB)",
-)
-
-ENGINE = Engine(
-    name="llama.cpp",
-    version="0.5.0-dev",
-    source="llama.cpp commit 0c1e5709 (2026-10-01): src/llama-model.cpp, src/llama-kv-cache*.cpp, src/llama-memory-*.cpp",
-    evidence="measured: every byte of each cache, on the engine itself",
-    allocate=allocate,
-    options=OPTIONS,
-    step=step,
-    longer=longer,
-    total=total,
-    reads_file=True,
-    excluded=_EXCLUDED,
-)
+ENGINE = LlamaCpp()

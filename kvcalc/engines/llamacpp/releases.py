@@ -6,14 +6,13 @@ Source: each release's ``src/llama-model.cpp`` (load_hparams, create_memory), ``
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from kvcalc.core.gguf import GgufMetadata
 from kvcalc.engines.llamacpp.arches import ARCHES, PLAIN, Arch, Window, names
 from kvcalc.engines.llamacpp.hparams import Hparams, read_hparams
-from kvcalc.errors import EngineError
+from kvcalc.engines.releases import Change, Releases, Rules
 
 PATTERN = "attention.sliding_window_pattern"
 _SWA_WIDTHS = ("attention.key_length_swa", "attention.value_length_swa")
@@ -106,7 +105,7 @@ _LFM2 = replace(ARCHES["lfm2"], window=None, rollback=False)
 _NEXTN_8095 = frozenset({"glm4", "glm4moe", "glm-dsa", "bailingmoe2"})
 _LATEST = "0.5.0-dev"
 
-RELEASES: dict[str, Release] = {
+BY_NAME: dict[str, Release] = {
     release.name: release
     for release in (
         Release(
@@ -194,19 +193,17 @@ RELEASES: dict[str, Release] = {
     )
 }
 
+CHANGES: tuple[Change, ...] = (
+    Change("windows", "b5640", "sliding layers have caches of their own; a latent (MLA) is stored instead of whole heads"),
+    Change("streams", "b6673", "a context is divided among the sequences, unless they share one cache"),
+    Change("flash_auto", "b7698", "flash attention is on where it can be, and pads to 256 cells"),
+    Change("latent_alone", "b8095", "a latent's values are no longer stored beside it"),
+    Change("window_patterns", "b8390", "a sliding pattern that the file names as a number is read"),
+    Change("snapshots", "0.5.0", "recurrent layers keep snapshots for drafts; blocks that predict further tokens have a context"),
+)
+RELEASES = Releases("llama.cpp", tuple(BY_NAME), CHANGES)
 
-def find_release(text: str | None) -> tuple[Release, str]:
-    """A release, and a warning where another build's rules stand in for it. Raises EngineError."""
-    name = (text or _LATEST).strip().removeprefix("v")
-    if name in RELEASES:
-        return RELEASES[name], ""
-    build = re.fullmatch(r"b(\d{1,6})", name)
-    known = {int(other[1:]): other for other in RELEASES if other.startswith("b")}
-    older = [number for number in known if build and number <= int(build[1])]
-    if not build or not older:
-        raise EngineError(
-            f"llama.cpp's release {name[:20]!r} is not modelled",
-            fix=f"one of {', '.join(RELEASES)}, or a build after {min(known)}",
-        )
-    nearest = RELEASES[known[max(older)]]
-    return nearest, f"the rules of {name} were not read: those of {nearest.name}, the last before it that was, are taken"
+
+def release_of(rules: Rules) -> Release:
+    """The rules of the nearest release that was read, at or before the one that is asked for."""
+    return BY_NAME[rules.name]

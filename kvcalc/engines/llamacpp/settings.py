@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from kvcalc.core.model import OptionValue, Request
 from kvcalc.dtypes import Dtype, find_dtype
-from kvcalc.engines.base import Option
 from kvcalc.engines.llamacpp.hparams import Hparams
-from kvcalc.engines.llamacpp.releases import RELEASES, Release
+from kvcalc.engines.llamacpp.releases import Release
+from kvcalc.engines.options import Option
 from kvcalc.errors import EngineError, UsageError
 
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
@@ -47,7 +47,6 @@ OPTIONS = (
         "beside-target", "bool", "a draft model that runs beside its target: its own cache, though it can't run alone", "false"
     ),
     Option("defaults", "choice", "whose defaults stand where nothing is said", "server", ("server", "library")),
-    Option("release", "text", f"whose rules: {', '.join(RELEASES)}", "0.5.0-dev"),
 )
 
 

@@ -12,10 +12,13 @@ from kvcalc.architectures.class_defaults import CLASS_DEFAULTS, KINDS_BY_CLASS, 
 from kvcalc.core.counting import Slab, Types, tally_layers
 from kvcalc.core.layers import LatentAttention, Layer, Part, Recurrent
 from kvcalc.core.model import LayerTally, Model, Request, Tally
-from kvcalc.engines.base import Engine, Option, counted_layers, resolve_request
+from kvcalc.engines.base import SERVED, Engine, Memory, Plan, Serving
+from kvcalc.engines.options import Option
+from kvcalc.engines.releases import Rules
+from kvcalc.engines.requests import counted_layers, resolve_request
 from kvcalc.engines.transformers import quantized
 from kvcalc.engines.transformers.layers import Case
-from kvcalc.engines.transformers.releases import NEWEST, Release, find_release
+from kvcalc.engines.transformers.releases import NEWEST, RELEASES, unmeasured
 from kvcalc.engines.transformers.types import NO_STATIC, STATIC_LIMITS, Quirk, by_window, quirk_of
 from kvcalc.errors import EngineError, UsageError
 
@@ -23,10 +26,8 @@ CACHES = ("dynamic", "static", "quantized")
 _QUANTIZED_OPTIONS = ("backend", "nbits", "q-group-size", "residual-length", "axis-key", "axis-value")
 
 
-def allocate(model: Model, request: Request) -> Tally:
+def allocate(model: Model, request: Request, release: Rules) -> Tally:
     """The tensors of the cache, layer by layer. Raises EngineError, UsageError, DtypeError, ConfigError."""
-    release = find_release(str(request.options.get("release", NEWEST)))
-    _check_type(model, release)
     kind = str(request.options.get("cache", "dynamic"))
     request, types, resolved = resolve_request(model, _padded(request))
     _check_options(kind, request)
@@ -38,12 +39,12 @@ def allocate(model: Model, request: Request) -> Tally:
     return replace(
         tally,
         request={**resolved, "k_dtype": (types.k.name, resolved["k_dtype"][1]), **facts, **tally.request},
-        warnings=(*release.warnings, *_type_warnings(model, release), *tally.warnings),
-        notes=(*release.notes, *((quirk.note,) if quirk.note else ()), *_padding_note(request), *tally.notes),
+        warnings=(*_type_warnings(model, release), *tally.warnings),
+        notes=(*unmeasured(release), *((quirk.note,) if quirk.note else ()), *_padding_note(request), *tally.notes),
     )
 
 
-def _case(model: Model, request: Request, release: Release, kind: str, dtype: str) -> tuple[Case, dict[str, tuple[object, str]]]:
+def _case(model: Model, request: Request, release: Rules, kind: str, dtype: str) -> tuple[Case, dict[str, tuple[object, str]]]:
     """The sizes of the request, with the origin of each. Raises UsageError, EngineError."""
     batch, tokens = sum(count for _, count in request.sequences), max(tokens for tokens, _ in request.sequences)
     prompt = int(request.options.get("prompt-tokens", tokens))
@@ -52,7 +53,7 @@ def _case(model: Model, request: Request, release: Release, kind: str, dtype: st
     capacity = int(request.options.get("max-cache-len", tokens)) if kind == "static" else None
     facts: dict[str, tuple[object, str]] = {
         "cache": (kind, _origin(request, "cache")),
-        "release": (release.name, _origin(request, "release", "default: the newest that was measured")),
+        "release": (release.asked, _origin(request, "release", "default: the newest that was measured")),
         "prompt_tokens": (prompt, _origin(request, "prompt-tokens", "default: all tokens at once")),
     }
     if capacity is not None:
@@ -86,8 +87,8 @@ def _runs(case: Case, quirk: Quirk, layers: tuple[Layer, ...], types: Types) -> 
 
 
 def _quantized(case: Case, quirk: Quirk, layers: tuple[Layer, ...], types: Types, request: Request) -> Tally:  # noqa: ARG001
-    if request.options.get("backend") == "fp8" and "fp8_cache" not in case.release.has:
-        raise EngineError(f"transformers {case.release.name} has no fp8 backend", "-o backend", "take quanto or hqq")
+    if request.options.get("backend") == "fp8" and "fp8_cache" not in case.release:
+        raise EngineError(f"transformers {case.release.asked} has no fp8 backend", "-o backend", "take quanto or hqq")
     asked = quantized.settings(dict(request.options), case.batch, case.tokens, case.prompt)
     tally = Tally(quantized.tally(layers, asked, types.model))
     facts: dict[str, tuple[object, str]] = {"backend": (asked.backend, _origin(request, "backend"))}
@@ -110,15 +111,15 @@ def check_static(case: Case, layers: tuple[Layer, ...]) -> None:
             "-o max-cache-len",
             f"give -o max-cache-len={case.tokens} or more (generate takes prompt + new tokens - 1)",
         )
-    if "static_states" not in case.release.has and any(isinstance(part, Recurrent) for layer in layers for part in layer):
+    if "static_states" not in case.release and any(isinstance(part, Recurrent) for layer in layers for part in layer):
         raise EngineError(
-            f"transformers {case.release.name} has no static cache for recurrent states",
+            f"transformers {case.release.asked} has no static cache for recurrent states",
             "-o cache",
             "take cache=dynamic, or a release from 5.0.0 on",
         )
-    if "latent_mla" not in case.release.has and any(isinstance(part, LatentAttention) for layer in layers for part in layer):
+    if "latent_mla" not in case.release and any(isinstance(part, LatentAttention) for layer in layers for part in layer):
         raise EngineError(
-            f"transformers {case.release.name} has no static cache for MLA: its keys and values differ in width",
+            f"transformers {case.release.asked} has no static cache for MLA: its keys and values differ in width",
             "-o cache",
             "take cache=dynamic, or a release from 5.15.0 on",
         )
@@ -129,16 +130,9 @@ def check_static(case: Case, layers: tuple[Layer, ...]) -> None:
         )
 
 
-def _check_type(model: Model, release: Release) -> None:
-    """Raises EngineError for a type that the older release doesn't have."""
-    named = model.metadata.get("model_type") if model.format == "hf" else None
-    if release.name == OLDER_RELEASE and named in CLASS_DEFAULTS and named not in OLDER_TYPES:
-        raise EngineError(f"transformers {release.name} has no model type {named!r}", "-o release", f"take {NEWEST}")
-
-
-def _type_warnings(model: Model, release: Release) -> tuple[str, ...]:
+def _type_warnings(model: Model, release: Rules) -> tuple[str, ...]:
     if model.format == "hf" and model.model_type not in CLASS_DEFAULTS:
-        return (f"model type {model.model_type!r} is not in transformers {release.name}: counted as its cache classes would",)
+        return (f"model type {model.model_type!r} is not in transformers {release.asked}: counted as its cache classes would",)
     return ()
 
 
@@ -179,28 +173,37 @@ def _origin(request: Request, option: str, default: str = "default") -> str:
     return f"-o {option}" if option in request.options else default
 
 
-def dip(_model: Model, request: Request) -> int:
-    """A quantised cache packs its residual when it is full."""
-    if request.options.get("cache") != "quantized":
-        return 1
-    return 2 * max(int(request.options.get("residual-length", quantized.RESIDUAL_LENGTH)), quantized.GROUP_SIZE)
+class TransformersPlan(Plan):
+    """The tensors of a cache, layer by layer."""
+
+    def allocate(self) -> Tally:
+        """Every tensor. Raises EngineError, UsageError, DtypeError, ConfigError."""
+        return allocate(self.model, self.request, self.rules)
+
+    @property
+    def dip(self) -> int:
+        """A quantised cache packs its residual when it is full."""
+        options = self.request.options
+        if options.get("cache") != "quantized":
+            return 1
+        return 2 * max(int(options.get("residual-length", quantized.RESIDUAL_LENGTH)), quantized.GROUP_SIZE)
+
+    @property
+    def breaks(self) -> tuple[int, ...]:
+        """The first token after the prompt frees what a window cut off."""
+        options = self.request.options
+        return (int(options["prompt-tokens"]) + 1,) if "prompt-tokens" in options else ()
 
 
-def breaks(_model: Model, request: Request) -> tuple[int, ...]:
-    """The first token after the prompt frees what a window cut off."""
-    return (int(request.options["prompt-tokens"]) + 1,) if "prompt-tokens" in request.options else ()
+class Transformers(Engine):
+    """The library's own caches."""
 
-
-ENGINE = Engine(
-    name="transformers",
-    version=NEWEST,
-    source="transformers cache_utils.py and its model classes, 5.24.0 and 4.57.6",
-    evidence="measured: every tensor of the returned cache, models built from their configs",
-    allocate=allocate,
-    dip=dip,
-    breaks=breaks,
-    levers=(("cache", "quantized"),),
-    options=(
+    name = "transformers"
+    source = "transformers cache_utils.py and its model classes, 5.24.0 and 4.57.6"
+    evidence = "measured: every tensor of the returned cache, models built from their configs"
+    releases = RELEASES
+    memory = Memory(levers=(("cache", "quantized"),))
+    own_options = (
         Option("cache", "choice", "the cache class", "dynamic", CACHES),
         Option("max-cache-len", "count", "positions that a static cache is made for", "the tokens", minimum=1),
         Option("prompt-tokens", "count", "tokens prefilled at once; the rest come one by one", "all", minimum=1),
@@ -210,12 +213,24 @@ ENGINE = Engine(
         Option("residual-length", "int", "tokens that wait in the model's type", str(quantized.RESIDUAL_LENGTH), minimum=0),
         Option("axis-key", "int", "the axis along which keys are grouped", "0", minimum=-1),
         Option("axis-value", "int", "the axis along which values are grouped", "0", minimum=-1),
-        Option("release", "text", "the release whose rules count", NEWEST),
-    ),
-    excluded=(
+    )
+    excluded = (
         "weights",
         "activations and workspace",
         "the old tensor beside the new one while a layer grows",
         "bookkeeping scalars",
-    ),
-)
+    )
+
+    def serves(self, model: Model, rules: Rules) -> Serving:
+        """Types that the release has. A type that no release is known to have is counted as its cache classes would."""
+        named = model.metadata.get("model_type") if model.format == "hf" else None
+        if rules.asked == OLDER_RELEASE and named in CLASS_DEFAULTS and named not in OLDER_TYPES:
+            return Serving(f"transformers {rules.asked} has no model type {named!r}", where="-o release", fix=f"take {NEWEST}")
+        return SERVED
+
+    def plan_under(self, rules: Rules, model: Model, request: Request) -> TransformersPlan:
+        """The tensors of a request."""
+        return TransformersPlan(self, model, request, rules)
+
+
+ENGINE = Transformers()

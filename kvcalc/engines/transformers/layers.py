@@ -20,7 +20,7 @@ from kvcalc.core.layers import (
 )
 from kvcalc.core.model import Model
 from kvcalc.dtypes import FLOAT32
-from kvcalc.engines.transformers.releases import Release
+from kvcalc.engines.releases import Rules
 from kvcalc.values import value
 
 WINDOW_NOTE = "transformers keeps window - 1 positions: the newest token's own key is joined at its step"
@@ -46,7 +46,7 @@ class Case:
     """One request as the library sees it: the sizes, the class of cache, and what its release and type do differently."""
 
     model: Model
-    release: Release
+    release: Rules
     dtype: str
     batch: int
     tokens: int
@@ -101,7 +101,7 @@ def window_reach(window: int, case: Case) -> tuple[Reach, str]:
 
 def _latent(part: LatentAttention, types: Types, case: Case) -> tuple[Slab, ...]:
     reach, note = (ALL, "") if part.window is None else window_reach(part.window, case)
-    if "latent_mla" not in case.release.has:
+    if "latent_mla" not in case.release:
         k_width = part.nope_dim + part.rope_dim
         return key_value(reach, part.num_heads, k_width, part.v_head_dim, types, EXPANDED_NOTE)
     said = "; ".join(word for word in (SPLIT_NOTE, note) if word)

@@ -10,8 +10,8 @@ from kvcalc.core.counting import Reach, Slab, Types, key_value, vectors
 from kvcalc.core.layers import Conv, FullAttention, Layer, Part, Recurrent, Shared, SlidingAttention
 from kvcalc.core.model import Array
 from kvcalc.dtypes import FLOAT32, find_dtype
+from kvcalc.engines.releases import Rules
 from kvcalc.engines.transformers.layers import Case, slabs
-from kvcalc.engines.transformers.releases import Release
 from kvcalc.units import round_up
 from kvcalc.values import value
 
@@ -160,7 +160,7 @@ def _padded_rows(case: Case) -> int:
 
 def sequence_offset(case: Case) -> tuple[Array, ...]:
     """Counts an xLSTM's tokens in an int64 tensor of one element; a plain number before."""
-    if "xlstm_offset" not in case.release.has:
+    if "xlstm_offset" not in case.release:
         return ()
     return (Array("other", "sequence offset", 1, 8, 1, 1, "int64"),)
 
@@ -228,10 +228,10 @@ NO_STATIC: dict[str, str] = {
 STATIC_LIMITS: dict[str, str] = {"mpt": "max_seq_len", "gpt_neo": "max_position_embeddings"}
 
 
-def quirk_of(model_type: str, release: Release) -> Quirk:
+def quirk_of(model_type: str, release: Rules) -> Quirk:
     """The row that holds for a type under a release, or an empty one."""
     rows = QUIRKS.get(model_type, ())
-    return next((quirk for quirk in rows if not quirk.until or quirk.until not in release.has), Quirk())
+    return next((quirk for quirk in rows if not quirk.until or quirk.until not in release), Quirk())
 
 
 __all__ = ["NO_STATIC", "QUIRKS", "STATIC_LIMITS", "Quirk", "quirk_of"]

@@ -7,47 +7,96 @@ that is decided before the memory counts).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from copy import copy
 
 from kvcalc.core.layers import Layer, kind_of
-from kvcalc.core.model import Array, LayerTally, Model, Request, Tally
-from kvcalc.engines.base import Engine
+from kvcalc.core.model import Array, LayerTally, Model, OptionValue, Request, Tally
+from kvcalc.engines.base import Counted, Engine, Figure, Memory, Serving
 from kvcalc.engines.ranks import copy_request
+from kvcalc.engines.releases import Rules
 from kvcalc.engines.vllm.cache import Cache
 from kvcalc.engines.vllm.groups import Group, blocks_per_request
 from kvcalc.engines.vllm.models import NEVER_FLOAT16
 from kvcalc.engines.vllm.options import MEMORY_OPTIONS, OPTIONS, at_once, card_of
 from kvcalc.engines.vllm.plan import Stage, Verdict, judge
-from kvcalc.engines.vllm.setup import VERSION, Setup, load_of, set_up
+from kvcalc.engines.vllm.releases import RELEASES
+from kvcalc.engines.vllm.setup import Setup, load_of, resized, serving_of, set_up
 from kvcalc.engines.vllm.specs import STATE, Load, Spec
 from kvcalc.units import ceil_div, format_bytes
 
 _STRINGENT = "vLLM holds back one block, and wants one request of the full length beside it"
 
 
-def allocate(model: Model, request: Request) -> Tally:
+class VllmPlan(Counted):
     """One rank's blocks: those of the request's sequences, or the whole pool where the memory is named.
 
-    batch × blocks a request × bytes a block; with memory, blocks × bytes a block. Raises UsageError, EngineError.
+    Everything that the memory and the length don't decide (layers, caches, block sizes, groups) is set up once.
     """
-    setup = set_up(model, request)
-    verdict = _verdict(setup)
-    load = verdict.load if verdict else setup.load
-    stage = max(setup.plan.stages, key=lambda stage: stage.bytes_per_block)
-    sequences = _running(setup, request, load, verdict)
-    layers = _layer_tallies(setup, stage, sequences, load)
-    shared = _shared(stage, sequences, load, verdict)
-    return Tally(
-        layers=layers,
-        shared=shared,
-        request=_facts(setup, request, load),
-        report=_report(setup, stage, load, verdict),
-        warnings=_warnings(setup, request, load, verdict),
-        notes=_notes(setup),
-        fits=verdict is None or verdict.fits,
-        refusal="" if verdict is None or verdict.fits else _refusal(verdict),
-    )
+
+    def __init__(self, engine: Engine, model: Model, request: Request, rules: Rules) -> None:
+        super().__init__(engine, model, request, rules)
+        self.setup = set_up(model, request)
+
+    def allocate(self) -> Tally:
+        """Batch × blocks a request × bytes a block; with memory, blocks × bytes a block. Raises UsageError, EngineError."""
+        setup, request = self.setup, self.request
+        verdict = _verdict(setup)
+        load = verdict.load if verdict else setup.load
+        stage = max(setup.plan.stages, key=lambda stage: stage.bytes_per_block)
+        sequences = _running(setup, request, load, verdict)
+        return Tally(
+            layers=_layer_tallies(setup, stage, sequences, load),
+            shared=_shared(stage, sequences, load, verdict),
+            request=_facts(setup, request, load),
+            report=_report(setup, stage, load, verdict),
+            warnings=_warnings(setup, request, load, verdict),
+            notes=_notes(setup),
+            fits=verdict is None or verdict.fits,
+            refusal="" if verdict is None or verdict.fits else _refusal(verdict),
+        )
+
+    def resized(self, request: Request) -> VllmPlan:
+        """The same setup for other sequences."""
+        plan = copy(self)
+        vars(plan).pop("tally", None)
+        plan.request, plan.setup = request, resized(self.setup, request)
+        return plan
+
+    def counter(self) -> Figure:
+        """(batch_size, tokens) → bytes."""
+        request, setup = self.request, self.setup
+        pooled = setup.settings.available is not None or setup.settings.override is not None
+        if pooled or request.lengths or "max-model-len" in request.options:
+            return lambda batch_size, tokens: self.at(batch_size, tokens).tally.total_bytes
+        bytes_per_block, copies = setup.plan.bytes_per_block, setup.settings.dp
+
+        def count(batch_size: int, tokens: int) -> int:
+            load = load_of(self.model, setup.settings, request, setup.layers, tokens)
+            return ceil_div(batch_size, copies) * blocks_per_request(setup.plan.groups, load) * bytes_per_block
+
+        return count
+
+    @property
+    def step(self) -> int:
+        """The smallest block of any group: lengths between two blocks take the same."""
+        groups = self.setup.plan.groups
+        return min((group.spec.block_size for group in groups if group.spec.kind != STATE), default=1)
+
+    @property
+    def held_back(self) -> int:
+        """The null block, which vLLM wants beside one request of the full length."""
+        return max((stage.bytes_per_block for stage in self.setup.plan.stages), default=0)
+
+    @property
+    def ranks(self) -> int | None:
+        """Tensor- and pipeline-parallel ranks."""
+        return self.setup.settings.tp * self.setup.settings.pp
+
+    @property
+    def at_once(self) -> tuple[int, str] | None:
+        """max-num-seqs, on each copy."""
+        return at_once(self.request)
 
 
 def _verdict(setup: Setup) -> Verdict | None:
@@ -261,60 +310,34 @@ def _notes(setup: Setup) -> tuple[str, ...]:
     return tuple(found)
 
 
-def step(model: Model, request: Request) -> int:
-    """The smallest block of any group: lengths between two blocks take the same."""
-    return min((group.spec.block_size for group in set_up(model, request).plan.groups if group.spec.kind != STATE), default=1)
+class Vllm(Engine):
+    """vLLM's pool of blocks."""
 
-
-def total(model: Model, request: Request) -> Callable[[int, int], int]:
-    """The same figure as a function of batch and tokens."""
-    first = allocate(model, request)
-    if first.report["num_blocks"] is not None or request.lengths or "max-model-len" in request.options:
-        return lambda batch_size, tokens: allocate(model, _resized(request, batch_size, tokens)).total_bytes
-    setup = set_up(model, request)
-    bytes_per_block, copies = setup.plan.bytes_per_block, setup.settings.dp
-
-    def count(batch_size: int, tokens: int) -> int:
-        load = load_of(model, setup.settings, request, setup.layers, tokens)
-        return ceil_div(batch_size, copies) * blocks_per_request(setup.plan.groups, load) * bytes_per_block
-
-    return count
-
-
-def held_back(model: Model, request: Request) -> int:
-    """The null block, which vLLM wants beside one request of the full length."""
-    return max((stage.bytes_per_block for stage in set_up(model, request).plan.stages), default=0)
-
-
-def ranks(request: Request) -> int:
-    """Ranks that share the weights."""
-    sizes = (
-        (request.tp_size, request.options.get("tensor-parallel-size")),
-        (request.pp_size, request.options.get("pipeline-parallel-size")),
+    name = "vllm"
+    source = "vLLM 0.32.0: vllm/v1/kv_cache_interface.py, vllm/v1/core/kv_cache_utils.py, vllm/platforms/interface.py"
+    evidence = "measured: equal to the engine's own planner"
+    releases = RELEASES
+    own_options = OPTIONS
+    memory = Memory(
+        share="0.92",
+        share_origin="vLLM's default gpu-memory-utilization",
+        named_by=(*MEMORY_OPTIONS, "num-gpu-blocks-override"),
+        levers=(("enable-prefix-caching", False), ("max-num-batched-tokens", 2048)),
     )
-    tp, pp = (int(option) if option is not None else size for size, option in sizes)
-    return tp * pp
+    excluded = ("weights", "activations and workspace", "CUDA graphs", "encoder and multimodal caches")
+
+    def serves(self, model: Model, rules: Rules) -> Serving:
+        """Classes of its registry; what is read of a file beyond them is refused with the plan."""
+        del rules
+        return serving_of(model)
+
+    def plan_under(self, rules: Rules, model: Model, request: Request) -> VllmPlan:
+        """The blocks of a request."""
+        return VllmPlan(self, model, request, rules)
+
+    def on_card(self, memory: int, name: str) -> Mapping[str, OptionValue]:
+        """The class of card, by which default batch sizes go."""
+        return {"card": card_of(memory, name)}
 
 
-def _resized(request: Request, batch_size: int, tokens: int) -> Request:
-    return replace(request, batch_size=batch_size, tokens=tokens)
-
-
-ENGINE = Engine(
-    name="vllm",
-    version=VERSION,
-    source="vLLM 0.32.0: vllm/v1/kv_cache_interface.py, vllm/v1/core/kv_cache_utils.py, vllm/platforms/interface.py",
-    evidence="measured: equal to the engine's own planner",
-    allocate=allocate,
-    options=OPTIONS,
-    step=step,
-    total=total,
-    held_back=held_back,
-    ranks=ranks,
-    at_once=at_once,
-    share=("0.92", "vLLM's default gpu-memory-utilization"),
-    levers=(("enable-prefix-caching", False), ("max-num-batched-tokens", 2048)),
-    memory_options=(*MEMORY_OPTIONS, "num-gpu-blocks-override"),
-    on_card=lambda memory, name: {"card": card_of(memory, name)},
-    excluded=("weights", "activations and workspace", "CUDA graphs", "encoder and multimodal caches"),
-)
+ENGINE = Vllm()

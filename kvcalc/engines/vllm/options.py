@@ -8,7 +8,8 @@ from fractions import Fraction
 from math import ceil
 
 from kvcalc.core.model import Model, OptionValue, Request
-from kvcalc.engines.base import DEFAULT_TOKENS, Option, refuse_draft
+from kvcalc.engines.options import Option
+from kvcalc.engines.requests import DEFAULT_TOKENS, refuse_draft
 from kvcalc.engines.vllm.backends import CPU, PER_TOKEN_HEAD, SM90, SM100, TURBOQUANT
 from kvcalc.engines.vllm.lengths import longest_length
 from kvcalc.errors import EngineError, UsageError

@@ -6,10 +6,11 @@ Rules: vLLM 0.32.0, ``vllm/config`` (``model.py``, ``vllm.py``, ``parallel.py``)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvcalc.core.layers import CrossAttention, FullAttention, Layer, Recurrent
 from kvcalc.core.model import Model, Request
+from kvcalc.engines.base import SERVED, Serving
 from kvcalc.engines.vllm.backends import SM100
 from kvcalc.engines.vllm.blocks import Blocks, settle, spec_of
 from kvcalc.engines.vllm.cache import Cache, make_context
@@ -28,10 +29,9 @@ from kvcalc.engines.vllm.models import (
 from kvcalc.engines.vllm.options import Settings, default_batched, settings_of
 from kvcalc.engines.vllm.plan import Plan, make_plan
 from kvcalc.engines.vllm.readings import layers_as_read
+from kvcalc.engines.vllm.releases import RELEASES
 from kvcalc.engines.vllm.specs import SLIDING, SLIDING_MLA, Load, Spec
 from kvcalc.errors import EngineError
-
-VERSION = "0.32.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,6 @@ class Setup:
 
 def set_up(model: Model, request: Request) -> Setup:
     """Read the model as vLLM does, and cut its cache. Raises UsageError, EngineError."""
-    _check_served(model)
     settings = settings_of(model, request)
     reading = reading_of(model)
     layers = layers_as_read(model, reading)
@@ -69,30 +68,35 @@ def set_up(model: Model, request: Request) -> Setup:
     return Setup(model, settings, layers, caches, specs, blocks, plan, load, cache_dtype)
 
 
-def _check_served(model: Model) -> None:
+def resized(setup: Setup, request: Request) -> Setup:
+    """The same setup for other sequences: only the lengths are decided anew. Raises UsageError, EngineError."""
+    settings = settings_of(setup.model, request)
+    load = load_of(setup.model, settings, request, setup.layers, settings.max_model_len)
+    return replace(setup, settings=settings, load=load)
+
+
+def serving_of(model: Model) -> Serving:
+    """Whether vLLM has a class for the model. Read, not guessed: types with rules of their own are named one by one."""
     names = class_names(model)
     for name in names:
         if name in LAST_SERVED:
-            raise _unserved(f"does not serve {name}; the last release that did is {LAST_SERVED[name]}")
+            return _unserved(f"does not serve {name}; the last release that did is {LAST_SERVED[name]}")
         if name in INCOMPATIBLE:
-            raise _unserved(f"has no class {name}, and the library's can't run under it")
+            return _unserved(f"has no class {name}, and the library's can't run under it")
     for name in (*names, model.model_type):
         if name in UNMODELLED:
-            raise EngineError(f"{name} is not modelled for vLLM: {UNMODELLED[name]}", fix="--engine exact counts it")
+            return Serving(f"{name} is not modelled for vLLM: {UNMODELLED[name]}")
     parts = [part for layer in model.layers for part in layer]
     if any(isinstance(part, CrossAttention) for part in parts) and not reading_of(model).crosses:
-        raise _unserved(f"serves no {model.model_type}: of the encoder-decoder models only Whisper and its kin")
-    if (
-        any(isinstance(part, Recurrent) for part in parts)
-        and model.format != "gguf"
-        and model.model_type not in STATEFUL | {"toy"}
-    ):
-        raise _unserved(f"serves no {model.model_type}: it has no class for its recurrent layers")
+        return _unserved(f"serves no {model.model_type}: of the encoder-decoder models only Whisper and its kin")
+    if any(isinstance(part, Recurrent) for part in parts) and model.format != "gguf" and model.model_type not in STATEFUL:
+        return _unserved(f"serves no {model.model_type}: it has no class for its recurrent layers")
+    return SERVED
 
 
-def _unserved(what: str) -> EngineError:
+def _unserved(what: str) -> Serving:
     where, fix = "vllm/model_executor/models/registry.py", "--engine exact or transformers count it"
-    return EngineError(f"vLLM {VERSION} {what}", where, fix)
+    return Serving(f"vLLM {RELEASES.newest} {what}", where=where, fix=fix)
 
 
 def _resolved_dtype(model: Model, settings: Settings) -> str:

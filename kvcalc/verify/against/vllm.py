@@ -59,8 +59,9 @@ def _asked(model: Model, request: Request) -> Request:
     options: dict[str, OptionValue] = {"platform": _platform(), **request.options}
     asked = replace(request, options=options)
     engine = find_engine("vllm")
-    if not any(name in options for name in engine.memory_options) and engine.held_back is not None:
-        options["available-bytes"] = engine.allocate(model, asked).total_bytes + engine.held_back(model, asked)
+    if not any(name in options for name in engine.memory.named_by):
+        plan = engine.plan(model, asked)
+        options["available-bytes"] = plan.tally.total_bytes + plan.held_back
     return replace(asked, options=options)
 
 
