@@ -107,25 +107,24 @@ def estimate(model: Model, request: Request, engine: Engine) -> Estimate:
 
 def _planned(model: Model, request: Request, engine: Engine) -> Plan:
     """The plan, its tally counted."""
-    plan = engine.plan(model, request)
     try:
+        plan = engine.plan(model, request)
         _ = plan.tally
     except EngineError as problem:
-        if _by_default(plan):
+        if _by_default(model, request, engine):
             fix = f"{DEFAULT_TOKENS:,} tokens is the default where no length is asked for: name one with --tokens"
             raise EngineError(problem.what, problem.where, fix) from None
         raise
     return plan
 
 
-def _by_default(plan: Plan) -> bool:
+def _by_default(model: Model, request: Request, engine: Engine) -> bool:
     """Whether it is the length that an engine refuses, and nobody asked for it."""
-    request = plan.request
     said = request.tokens is not None and request.origins.get("tokens") != "default"
     if said or request.lengths:
         return False
     try:
-        _ = plan.resized(request.at(1)).tally
+        engine.allocate(model, request.at(1))
     except KvcalcError:
         return False
     return True
