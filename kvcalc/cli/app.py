@@ -28,6 +28,7 @@ VERBS: dict[str, str] = {
     "fit": "kvcalc.cli.fit",
     "inspect": "kvcalc.cli.inspect",
     "audit": "kvcalc.cli.audit",
+    "check": "kvcalc.cli.check",
     "presets": "kvcalc.cli.presets",
     "engines": "kvcalc.cli.engines",
     "verify": "kvcalc.cli.verify",
