@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvcalc.launch.values import AMBIGUOUS, COUNTED, NO_EFFECT, REMOVED, UNKNOWN, UNREADABLE, Flag, Launch
-
-SCHEMA_VERSION = 1
+from kvcalc.reports.to_json import document
 
 
 def settings_document(launches: Sequence[Launch]) -> Mapping[str, object]:
     """The document of ``--settings``."""
-    return {"schema_version": SCHEMA_VERSION, "commands": [command(launch) for launch in launches]}
+    return document("check", commands=[command(launch) for launch in launches])
 
 
 def command(launch: Launch) -> dict[str, Any]:
