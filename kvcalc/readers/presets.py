@@ -19,6 +19,7 @@ from kvcalc.core.model import Model
 from kvcalc.errors import PresetError
 from kvcalc.readers.files import is_folder, read_text
 from kvcalc.readers.hf_config import model_of
+from kvcalc.readers.plain_yaml import block_of
 
 if TYPE_CHECKING:
     from kvcalc.readers.preset_schema import Preset
@@ -191,6 +192,10 @@ def _shipped_config(path: Path) -> Mapping[str, object] | None:
     """The fields of a shipped preset. The tests validate every one, so that a start needs no pydantic."""
     if path.parent != shipped_folder():
         return None
-    value = parse_yaml(read_text(path, PresetError, MAX_PRESET_BYTES), str(path))
+    text = read_text(path, PresetError, MAX_PRESET_BYTES)
+    plain = block_of(text, "config")
+    if plain is not None:
+        return plain
+    value = parse_yaml(text, str(path))
     config = value.get("config") if isinstance(value, Mapping) else None
     return config if isinstance(config, Mapping) else None
