@@ -7,6 +7,7 @@ Exit codes: 0 done or yes; 1 the answer is no; 2 usage; 3 bad input; 4 unsupport
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from contextlib import suppress
 from functools import cache
@@ -33,7 +34,20 @@ VERBS: dict[str, str] = {
     "engines": "kvcalc.cli.engines",
     "verify": "kvcalc.cli.verify",
 }
+# The first line of each verb's own help: the overview, and completion of a verb, import none of them.
+ABOUT: dict[str, str] = {
+    "estimate": "How big is this cache, term by term.",
+    "sweep": "A table over lengths, and batches, types and models.",
+    "compare": "Which model is cheap to serve at my lengths.",
+    "fit": "What fits beside the weights: the largest length for a batch, or the largest batch for a length.",
+    "inspect": "What each layer caches, and which field of the file said so.",
+    "audit": "Hold an engine's own log lines against the prediction, and explain the difference.",
+    "presets": "The models that ship with kvcalc, and your own: list, filter, show.",
+    "engines": "Whose rules there are: version, source, options and their defaults.",
+    "verify": "Run the real cache against full attention, and weigh it.",
+}
 INTERRUPTED = 130
+_COMPLETING = "_KVCALC_COMPLETE"  # set by the shell that asks what to offer
 
 EPILOG = """Examples:
 
@@ -60,7 +74,7 @@ def _root(
 
 @cache
 def _command(verb: str | None) -> Any:
-    """The command line with one verb in it, or all of them (help, completion, a misspelt verb)."""
+    """The command line with one verb in it, or the names of all (the overview, completion of a verb, a misspelt one)."""
     app = typer.Typer(
         name="kvcalc",
         no_args_is_help=True,
@@ -68,18 +82,32 @@ def _command(verb: str | None) -> Any:
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
-        add_completion=verb is None,
+        add_completion=verb is None or _COMPLETING in os.environ,
     )
     app.callback()(_root)
     for name, module in VERBS.items():
-        if verb in (None, name):
+        if verb == name:
             found = import_module(module)
             app.command(name, epilog=examples(found.EXAMPLES), no_args_is_help=False)(found.command)
+        elif verb is None:
+            app.command(name, help=ABOUT[name])(_only_named)
     group = typer.main.get_command(app)
     for command in (group, *group.commands.values()):  # type: ignore[attr-defined]
         take_plain(command)
         refuse_two_values(command)
     return group
+
+
+def _only_named() -> None:
+    """Stands for a verb in the overview. A line that names a verb gets that verb."""
+
+
+def _verb_of(words: list[str]) -> str | None:
+    """The verb that a command line names, or that the line to be completed names."""
+    if not words and _COMPLETING in os.environ:
+        line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+        words = line.split()[1:]
+    return words[0] if words and words[0] in VERBS else None
 
 
 def examples(lines: tuple[str, ...]) -> str:
@@ -90,7 +118,7 @@ def examples(lines: tuple[str, ...]) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Run a command line in this process and return its exit code; never exits the interpreter."""
     words = list(sys.argv[1:] if argv is None else argv)
-    verb = words[0] if words and words[0] in VERBS else None
+    verb = _verb_of(words)
     try:
         result = _command(verb).main(args=words, prog_name="kvcalc", standalone_mode=False)
         sys.stdout.flush()

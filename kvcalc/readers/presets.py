@@ -122,14 +122,14 @@ def folded(name: str) -> str:
     return "-".join(bare.lower().translate(_SEPARATORS).split())
 
 
-_ALIASES = re.compile(r"^aliases:[ \t]*\[([^\]]*)\]", re.MULTILINE)
+_ALIASES = r"(?m)^aliases:[ \t]*\[([^\]]*)\]"  # compiled when it is used: most starts look for no alias
 
 
 def aliases_of(path: Path) -> tuple[str, ...]:
     """A preset's other names, read off its one line where they stand on one; none where the file is broken."""
     try:
         text = read_text(path, PresetError, MAX_PRESET_BYTES)
-        line = _ALIASES.search(text)
+        line = re.search(_ALIASES, text)
         if line is None:
             words = read_preset(path).aliases if "aliases:" in text else ()
         else:
@@ -139,13 +139,13 @@ def aliases_of(path: Path) -> tuple[str, ...]:
     return tuple(folded(word) for word in words if word)
 
 
-_TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
+_TITLE = r"(?m)^title:[ \t]*(.+)$"
 
 
 def _title_of(path: Path) -> str:
     """A preset's title as a name, or nothing where the file is broken."""
     try:
-        line = _TITLE.search(read_text(path, PresetError, MAX_PRESET_BYTES))
+        line = re.search(_TITLE, read_text(path, PresetError, MAX_PRESET_BYTES))
     except PresetError:
         return ""
     return folded(line.group(1).strip().strip("\"'")) if line else ""

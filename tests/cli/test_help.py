@@ -13,7 +13,7 @@ import pytest
 from conftest import Cli
 
 from kvcalc import __version__
-from kvcalc.cli.app import VERBS
+from kvcalc.cli.app import ABOUT, VERBS
 
 EXAMPLES = [(verb, line) for verb, module in VERBS.items() for line in import_module(module).EXAMPLES]
 SLOW = {"verify"}  # runs real caches
@@ -58,6 +58,7 @@ def test_every_verb_has_examples_and_a_line_about_itself(verb: str, cli: Cli) ->
     assert lines
     assert all(f"kvcalc {verb}" in line for line in lines)
     about = (import_module(VERBS[verb]).command.__doc__ or "").splitlines()[0]
+    assert about == ABOUT[verb]
     assert about.split(":")[0].split(",")[0] in " ".join(cli("--help").out.replace("│", " ").split())
 
 

@@ -38,10 +38,9 @@ def page() -> str:
 def _verbs() -> Iterator[str]:
     from kvcalc.cli.app import VERBS, _command
 
-    command = _command(None)
     for verb, module in VERBS.items():
         examples = "\n".join(import_module(module).EXAMPLES)
-        found = command.commands[verb]
+        found = _command(verb).commands[verb]
         about = " ".join(str(found.help or "").partition("\f")[0].split())
         yield f"## kvcalc {verb}\n\n{about}\n\n```sh\n{examples}\n```\n\n{_options(found)}"
 
