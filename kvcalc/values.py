@@ -38,7 +38,7 @@ def _init(self: Any, *given: object, **named: object) -> None:
 
 def _shape(cls: type) -> tuple[tuple[str, ...], dict[str, object], dict[str, Any]]:
     """The fields' names, their defaults, and what makes a default anew."""
-    every = fields(cls)  # type: ignore[arg-type] # it was made a dataclass just before
+    every = fields(cls)
     defaults = {each.name: each.default for each in every if each.default is not MISSING}
     factories = {each.name: each.default_factory for each in every if each.default_factory is not MISSING}
     return tuple(each.name for each in every), defaults, factories
