@@ -42,6 +42,7 @@ ABOUT: dict[str, str] = {
     "fit": "What fits beside the weights: the largest length for a batch, or the largest batch for a length.",
     "inspect": "What each layer caches, and which field of the file said so.",
     "audit": "Hold an engine's own log lines against the prediction, and explain the difference.",
+    "check": "What a launch line, a script or a manifest sets, and which of its flags count.",
     "presets": "The models that ship with kvcalc, and your own: list, filter, show.",
     "engines": "Whose rules there are: version, source, options and their defaults.",
     "verify": "Run the real cache against full attention, and weigh it.",
