@@ -121,14 +121,28 @@ def found_in(tree: Any, where: str = "", replicas: int = 1, depth: int = 0) -> I
     # A StatefulSet's or a worker set's pods are often the nodes of one server: not counted as copies here.
     copies = count(tree.get("replicas")) if "StatefulSet" not in where and "LeaderWorker" not in where else None
     for key, held in tree.items():
-        if key in ("containers", "initContainers") and isinstance(held, list):
+        if key in ("containers", "initContainers", "sidecars") and isinstance(held, list):
             for item in held if key == "containers" else []:
                 if isinstance(item, dict):
                     yield item, f"{where} {item.get('name', '')}".strip(), replicas * (copies or 1)
-        elif key == "model" and isinstance(held, dict) and ("modelFormat" in held or "args" in held):
-            yield held, where, replicas * (copies or 1)
+        elif isinstance(held, dict) and _is_container(key, held):
+            yield held, f"{where} {key}".strip(), replicas * (copies or 1)
         else:
             yield from found_in(held, where, replicas * (copies or 1), depth + 1)
+
+
+def _is_container(key: str, held: Tree) -> bool:
+    """A container that stands alone: KServe's model, an operator's mainContainer, a chart's image with its command."""
+    started = any(isinstance(held.get(part), str | list) for part in ("command", "args"))
+    return "modelFormat" in held or (started and ("image" in held or "repository" in held or "Container" in key))
+
+
+def image_of(container: Tree) -> str:
+    """An image written as one text, or as repository and tag."""
+    held = container.get("image", container)
+    if isinstance(held, dict):
+        return f"{held.get('repository', '')}:{held.get('tag', '')}"
+    return str(held)
 
 
 def kubernetes(container: Tree, where: str, replicas: int, env: Env) -> Iterator[Command]:
@@ -143,16 +157,32 @@ def kubernetes(container: Tree, where: str, replicas: int, env: Env) -> Iterator
             if isinstance(item, str):
                 words.append(_listed(item, _own_variables(item, held)))
                 slips += _booleans(item)
-    image = str(container.get("image", ""))
+    image = image_of(container)
     found = Command(tuple(words), {**env, **held}, where, gpus=_limit(container), replicas=replicas, slips=tuple(slips))
     found = of_image(found, image)
     if not found.engine and isinstance(container.get("modelFormat"), dict):
-        name = str(container["modelFormat"].get("name", "")).lower()
-        found = replace(
-            found, engine={"vllm": "vllm", "huggingface": "vllm"}.get(name, ""), model=str(container.get("storageUri", ""))
-        )
+        found = _kserve(found, container)
     if found.engine or words:
         yield found
+
+
+_KSERVE = {
+    "--model_id": "--model",
+    "--model-id": "--model",
+    "--model_name": "--served-model-name",
+    "--model-name": "--served-model-name",
+}
+
+
+def _kserve(found: Command, container: Tree) -> Command:
+    """KServe's own server of Hugging Face models starts vLLM, with names of its own for the model."""
+    name = str(container["modelFormat"].get("name", "")).lower()
+    words = []
+    for word in found.words:
+        flag, equals, rest = word.text.partition("=")
+        words.append(replace(word, text=_KSERVE.get(flag, flag) + equals + rest))
+    engine = "vllm" if name in ("vllm", "huggingface") else ""
+    return replace(found, words=tuple(words), engine=engine, model=str(container.get("storageUri", "")).removeprefix("hf://"))
 
 
 def _own_variables(text: str, env: Env) -> str:

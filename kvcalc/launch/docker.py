@@ -49,7 +49,9 @@ def in_container(command: Command) -> Command:
 def of_image(command: Command, image: str) -> Command:
     """The command with what its image says: the engine and its release."""
     engine = engine_of_image(image)
-    return replace(command, engine=engine or command.engine, release=release_of_image(image, engine) or command.release)
+    if not engine:
+        return command
+    return replace(command, engine=engine, release=release_of_image(image, engine) or command.release)
 
 
 def _takes_value(name: str) -> bool:

@@ -27,15 +27,16 @@ class Expansion:
         self.asks: list[str] = []
         self.open = False
         self.quoted = False
+        self.vanished = False
 
     def end(self) -> None:
         """Close the field that is being written."""
-        if self.open:
-            text = "".join(self.text)
+        text = "".join(self.text)
+        if self.open and (text or not self.vanished):
             if len(text) > MAX_TEXT:
                 raise LaunchError("a word grows beyond all bounds", f"line {self.line}", "write its value out")
             self.fields.append(Word(text, self.line, tuple(dict.fromkeys(self.asks)), self.quoted))
-        self.text, self.asks, self.open, self.quoted = [], [], False, False
+        self.text, self.asks, self.open, self.quoted, self.vanished = [], [], False, False, False
 
     def put(self, text: str, asks: Sequence[str] = (), quoted: bool = True) -> None:
         """Add to the field."""
@@ -64,6 +65,7 @@ class Expansion:
             self.put(held, asks, quoted=quote != BARE)
 
     def _put_fields(self, fields: list[Word]) -> None:
+        self.vanished = self.vanished or not fields  # an empty "${A[@]}" is no word at all
         for number, field in enumerate(fields):
             if number:
                 self.end()

@@ -10,12 +10,37 @@ from typing import Any
 from kvcalc.launch.names import Match, match
 from kvcalc.launch.roles import decides, speaks_of_memory
 from kvcalc.launch.scalars import UnreadableError, is_placeholder, read_loose, read_scalar
-from kvcalc.launch.values import COUNTED, NO_EFFECT, UNKNOWN, UNREADABLE, Flag, Word
+from kvcalc.launch.values import COUNTED, NAMES_MODEL, NO_EFFECT, UNKNOWN, UNREADABLE, Flag, Word
 
 _NEGATIVE = re.compile(r"-\d+(\.\d+)?")
 _NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,9})?", re.ASCII)
 _TRUTH = {"true": True, "false": False}
 _FLASH = {"on", "off", "auto", "1", "0", "true", "false", "enabled", "disabled"}
+
+# The options that name the model.
+MODELS = {
+    "vllm": ("model", "model-tag"),
+    "sglang": ("model-path",),
+    "lmdeploy": ("model-path",),
+    "mlx-lm": ("model",),
+    "tensorrt-llm": ("model",),
+    "llama.cpp": ("model", "hf-repo", "model-url", "docker-repo", "models-dir"),
+}
+# llama-cpp-python names the same settings by the arguments of its own class.
+LLAMA_NAMES = {
+    "n_ctx": "ctx-size",
+    "n_batch": "batch-size",
+    "n_ubatch": "ubatch-size",
+    "n_gpu_layers": "n-gpu-layers",
+    "type_k": "cache-type-k",
+    "type_v": "cache-type-v",
+    "flash_attn": "flash-attn",
+    "offload_kqv": "kv-offload",
+    "split_mode": "split-mode",
+    "tensor_split": "tensor-split",
+    "main_gpu": "main-gpu",
+    "n_seq_max": "parallel",
+}
 
 
 @dataclass
@@ -34,9 +59,11 @@ class Reading:
         """Account for a flag; what counts becomes a setting."""
         self.flags.append(flag)
         self.held[flag.name] = flag.value
-        if flag.verdict in (NO_EFFECT, UNREADABLE):
+        if flag.verdict in (NO_EFFECT, NAMES_MODEL, UNREADABLE):
             return
-        counts = decides(self.engine, flag.name) or (flag.verdict == UNKNOWN and speaks_of_memory(flag.name, flag.value))
+        glued = flag.name[-1:].isdigit() and flag.value is True
+        guessed = flag.verdict == UNKNOWN and not glued and speaks_of_memory(flag.name, flag.value)
+        counts = decides(self.engine, flag.name) or guessed
         if counts:
             self.settings[flag.name] = flag.value
 
@@ -116,7 +143,7 @@ def _take(reading: Reading, found: Match, word: Word, kind: str, values: Sequenc
         return
     verdict = found.verdict
     if verdict == COUNTED and not decides(reading.engine, name):
-        verdict = NO_EFFECT
+        verdict = NAMES_MODEL if name in MODELS[reading.engine] else NO_EFFECT
     if reading.engine == "llama.cpp" and name == "override-tensor" and name in reading.settings:  # these add up
         before = reading.settings[name]
         held = [*(before if isinstance(before, list) else [before]), held]

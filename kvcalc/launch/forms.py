@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from kvcalc.launch.ollama import client_launch, options_of_request
+from kvcalc.launch.ollama import client_launch, options_of_request, repl_launch
 from kvcalc.launch.programs import base_of, pinned
 from kvcalc.launch.reading import launches_of
-from kvcalc.launch.script import commands_of
+from kvcalc.launch.script import commands_of, environment_of
 from kvcalc.launch.values import Command, Launch, LaunchError, Word
 
 MAX_BYTES = 2_000_000
@@ -26,34 +26,41 @@ def read_launches(text: str, name: str = "", files: Files | None = None, env: Ma
     at_hand = dict(files or {})
     given = {key: Word(held) for key, held in (env or {}).items()}
     found = list(_launches(text.replace("\r\n", "\n"), name, at_hand, given))
-    return _released(text, _merged(found))
+    return _merged(found)
 
 
 def _launches(text: str, name: str, files: Files, env: Mapping[str, Word]) -> Iterator[Launch]:
     from kvcalc.launch import manifests, python_calls, small_forms
 
+    pins = pinned(text)
     for reader in (small_forms.commands, python_calls.commands, manifests.commands):
         commands = reader(text, name, files, env)
         if commands is not None:
-            yield from of_commands(commands)
+            yield from of_commands(commands, pins)
             return
     shell, trailing = split_yaml(text)
     hand = {**files, **trailing}
-    yield from of_commands(replace(each, files={**hand, **each.files}) for each in commands_of(shell, env))
+    found = [replace(each, files={**hand, **each.files}) for each in commands_of(shell, env)]
+    launches = list(of_commands(found, pins))
+    yield from launches or of_commands(small_forms.env_only(environment_of(shell, env)), pins)
 
 
-def of_commands(commands: Iterable[Command]) -> Iterator[Launch]:
+def of_commands(commands: Iterable[Command], pins: Mapping[str, str]) -> Iterator[Launch]:
     """The launches of these commands; a client's request to Ollama counts as one."""
     for command in commands:
-        yield from launches_of(command)
-        yield from _requests(command)
+        pinned_command = replace(command, pins=pins)
+        yield from launches_of(pinned_command)
+        yield from _requests(pinned_command)
 
 
 def _requests(command: Command) -> Iterator[Launch]:
     words = command.words
-    base = base_of(words[0].text) if words else ""
+    base = words[0].text if words and words[0].text == "/set" else base_of(words[0].text) if words else ""
     if base == "llm":
         found = client_launch(words, command)
+        yield from [found] if found else []
+    if base == "/set" or [word.text for word in words[:2]] == [">>>", "/set"]:
+        found = repl_launch(words, command)
         yield from [found] if found else []
     if base in ("curl", "http", "xh"):
         for word in words:
@@ -89,9 +96,3 @@ def _merged(found: list[Launch]) -> list[Launch]:
         key = json.dumps([launch.engine, launch.model, launch.release, launch.settings, launch.gpus], default=str, sort_keys=True)
         seen.setdefault(key, launch)
     return list(seen.values())
-
-
-def _released(text: str, found: list[Launch]) -> list[Launch]:
-    """With the release that an installation in the same text pins, where the launch itself has none."""
-    pins = pinned(text)
-    return [replace(each, release=pins[each.engine]) if not each.release and each.engine in pins else each for each in found]

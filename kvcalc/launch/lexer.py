@@ -50,7 +50,7 @@ class Lexer:
         self.started = 0
         self.slips: list[Slip] = []
         self.heredocs: list[tuple[str, bool]] = []
-        self.documents: list[str] = []
+        self.documents: list[tuple[str, bool]] = []
 
     def tokens(self) -> Iterator[Token]:
         """Words and operators; a here-document's text follows its line as ``documents``."""
@@ -148,11 +148,11 @@ class Lexer:
             self.at = match.end()
 
     def _take_documents(self) -> None:
-        for mark, _ in self.heredocs:
+        for mark, quoted in self.heredocs:
             match = re.compile(rf"^[ \t]*{re.escape(mark)}[ \t]*$", re.MULTILINE).search(self.text, self.at)
             end = match.start() if match else len(self.text)
             body = self.text[self.at : end]
-            self.documents.append(body)
+            self.documents.append((body, quoted))
             self.line += body.count("\n") + 1
             self.at = min(len(self.text), match.end() + 1 if match else end)
         self.heredocs = []

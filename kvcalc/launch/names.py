@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 
@@ -85,6 +86,9 @@ def _gone(known: Table, engine: str, release: str, written: str) -> Match:
     older = _older(known, engine, release, written)
     if older:
         return Match(older[0], False, REMOVED, f"removed: up to {older[1]} it stood for {older[2]}", older[2])
+    glued = re.fullmatch(r"(--?[a-zA-Z][\w-]*?)-?(\d[\w.]*)", written)
+    if glued and known.ever(glued.group(1)):
+        return Match(None, False, UNKNOWN, f"no such option: a blank is missing, {glued.group(1)} {glued.group(2)}")
     near = known.near(written)
     return Match(None, False, UNKNOWN, f"no such option; the nearest is {near}" if near else "no such option")
 

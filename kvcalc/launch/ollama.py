@@ -49,7 +49,7 @@ def built(command: Command, model: str, flags: Iterable[Flag | None], program: s
     place = command.place or (f"line {command.words[0].line}" if command.words else "")
     return Launch(
         "ollama",
-        command.release,
+        command.release or command.pins.get("ollama", ""),
         model,
         settings,
         kept,
@@ -80,6 +80,14 @@ def options_of_request(body: Mapping[str, Any], command: Command) -> Launch | No
     model = body.get("model") or body.get("name")
     flags = [parameter(str(name), held) for name, held in options.items()]
     return built(command, model if isinstance(model, str) else "", flags, "request")
+
+
+def repl_launch(words: tuple[Word, ...], command: Command) -> Launch | None:
+    """A line of Ollama's prompt: ``/set parameter num_ctx 8192``."""
+    texts = [word.text for word in words if word.text != ">>>"]
+    if texts[:2] != ["/set", "parameter"] or len(texts) < 4:
+        return None
+    return built(command, command.model, [parameter(texts[2], read_loose(texts[3]), words[0].line)], "ollama run")
 
 
 def client_launch(words: tuple[Word, ...], command: Command) -> Launch | None:

@@ -26,6 +26,7 @@ _MODULES = (
     (r"mlx_lm\.server", "mlx-lm", "mlx-lm"),
     (r"mlx_lm\.(generate|chat|cache_prompt)", "mlx-lm", "mlx-lm.generate"),
     (r"mlx_lm", "mlx-lm", "mlx-lm"),
+    (r"llama_cpp\.server", "llama.cpp", "llama.cpp"),
     (r"lmdeploy(\.cli(\.\w+)?)?", "lmdeploy", "lmdeploy"),
 )
 _LLAMA = (

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kvcalc.launch.flags import LLAMA_NAMES
 from kvcalc.launch.values import Command, Word
 
 MAX_PYTHON = 500_000
@@ -26,20 +27,6 @@ CALLS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Llama": ("llama.cpp", ("model_path",)),
 }
 _ENGINE_CONFIGS = {"TurbomindEngineConfig", "PytorchEngineConfig"}
-_LLAMA_NAMES = {
-    "n_ctx": "ctx-size",
-    "n_batch": "batch-size",
-    "n_ubatch": "ubatch-size",
-    "n_gpu_layers": "n-gpu-layers",
-    "type_k": "cache-type-k",
-    "type_v": "cache-type-v",
-    "flash_attn": "flash-attn",
-    "offload_kqv": "kv-offload",
-    "split_mode": "split-mode",
-    "tensor_split": "tensor-split",
-    "main_gpu": "main-gpu",
-    "n_seq_max": "parallel",
-}
 
 
 def commands(text: str, name: str, _files: Mapping[str, str], env: Mapping[str, Word]) -> list[Command] | None:
@@ -61,8 +48,10 @@ class Found:
         self.tree = tree
         self.bound: dict[str, ast.expr] = {}
         self.imports: set[str] = set()
+        self.defaults: dict[str, ast.expr] = {}  # of options that the text itself declares
+        self.env: dict[str, Word] = {}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 self.bound[node.targets[0].id] = node.value
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
                 self.bound[node.target.id] = node.value
@@ -70,9 +59,24 @@ class Found:
                 self.imports.add((node.module or "").split(".")[0])
             elif isinstance(node, ast.Import):
                 self.imports |= {alias.name.split(".")[0] for alias in node.names}
+            else:
+                self._declared(node)
+
+    def _declared(self, node: ast.AST) -> None:
+        """``add_argument("--x", default=…)``, and ``os.environ["X"] = …``."""
+        if isinstance(node, ast.Call) and _called(node) == "add_argument" and node.args:
+            name = self.value(node.args[0])
+            held = next((word.value for word in node.keywords if word.arg == "default"), None)
+            if isinstance(name, str) and held is not None:
+                self.defaults[name.lstrip("-").replace("-", "_")] = held
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            name, held = self.value(node.targets[0].slice), self.value(node.value)
+            if isinstance(name, str) and isinstance(held, str) and "environ" in ast.unparse(node.targets[0].value):
+                self.env[name] = Word(held, node.lineno)
 
     def commands(self, env: Mapping[str, Word]) -> Iterator[Command]:
         """One for each call."""
+        env = {**env, **self.env}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Call):
                 called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
@@ -104,7 +108,7 @@ class Found:
         if engine == "lmdeploy":
             settings = self._backend(node)
         if engine == "llama.cpp":
-            settings = {_LLAMA_NAMES.get(key, key.replace("_", "-")): held for key, held in settings.items()}
+            settings = {LLAMA_NAMES.get(key, key.replace("_", "-")): held for key, held in settings.items()}
         joint = "_" if engine == "tensorrt-llm" else "-"
         clean = {key.replace("_", joint): held for key, held in settings.items() if held is not _UNKNOWN and held is not None}
         return Command((), env, f"line {node.lineno}: {called}(…)", engine, model=_text(model), settings=clean)
@@ -156,6 +160,8 @@ class Found:
         return found
 
     def _bound(self, node: ast.expr, depth: int = 0) -> ast.expr:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in self.defaults and depth < 10:
+            return self._bound(self.defaults[node.attr], depth + 1)
         if isinstance(node, ast.Name) and node.id in self.bound and depth < 10:
             return self._bound(self.bound[node.id], depth + 1)
         return node

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvcalc.launch import docker
-from kvcalc.launch.flags import Reading, is_flag, read_words
+from kvcalc.launch.flags import LLAMA_NAMES, MODELS, Reading, is_flag, read_words
 from kvcalc.launch.names import names_of
 from kvcalc.launch.ollama import ollama_launch
 from kvcalc.launch.programs import Program, base_of, engine_of_image, recognise
@@ -19,6 +19,8 @@ from kvcalc.launch.tables import table
 from kvcalc.launch.values import COUNTED, NO_EFFECT, UNREADABLE, Command, Flag, Launch, Slip, Word
 
 SHELLS = {"sh", "bash", "zsh", "dash", "ash", "cmd", "powershell", "pwsh"}
+HANDS_ON = {"ssh", "tmux", "screen", "eval", "wsl", "su", "sudo", "xargs", "parallel", "nohup", "watch", "env"}
+# First words in a container that are programs of their own, and no arguments of the image's server.
 NOT_MODELS = {
     "python",
     "python3",
@@ -34,43 +36,40 @@ NOT_MODELS = {
     "echo",
     "test",
     "true",
-    "until",
-    "apt-get",
     "nginx",
 }
-MAX_DEPTH = 5
-_MODELS = {
-    "vllm": ("model", "model-tag"),
-    "sglang": ("model-path",),
-    "lmdeploy": ("model-path",),
-    "mlx-lm": ("model",),
-    "tensorrt-llm": ("model",),
-    "llama.cpp": ("model", "hf-repo", "model-url", "docker-repo", "models-dir"),
-}
 _HAS_POSITIONAL = {"vllm", "lmdeploy", "tensorrt-llm", "sglang"}
+MAX_DEPTH = 5
 
 
 def launches_of(command: Command, depth: int = 0) -> Iterator[Launch]:
     """Every engine that a command starts: directly, in a container, or in a shell's -c string."""
     if depth > MAX_DEPTH:
         return
-    words = command.words
-    if docker.is_run(words):
-        yield from launches_of(docker.in_container(command), depth + 1)
-        return
-    inner = _shell_text(words)
-    if inner is not None:
-        for each in _inner(command, inner):
-            yield from launches_of(each, depth + 1)
-        return
-    if len(words) == 1 and any(sign in words[0].text.strip() for sign in " \n"):
-        for each in _inner(command, (words[0], ())):
-            alone = each.words and is_flag(each.words[0].text)
-            yield from launches_of(each if alone else replace(each, engine=""), depth + 1)
-        return
-    found = _program(command)
+    inner = list(_unwrapped(command))
+    for each in inner:
+        yield from launches_of(each, depth + 1)
+    found = _program(command) if not inner else None
     if found is not None:
         yield _launch(command, found)
+    elif not inner and command.words and base_of(command.words[0].text) in HANDS_ON:
+        for word in command.words[1:]:
+            if " " in word.text.strip():
+                yield from launches_of(replace(command, words=(word,)), depth + 1)
+
+
+def _unwrapped(command: Command) -> Iterator[Command]:
+    """The commands inside of ``docker run``, of ``sh -c``, of a lone word that is a whole command line."""
+    words = command.words
+    inner = _shell_text(words)
+    if docker.is_run(words):
+        yield docker.in_container(command)
+    elif inner is not None:
+        yield from _inner(replace(command, engine=""), inner)
+    elif len(words) == 1 and any(sign in words[0].text.strip() for sign in " \n"):
+        for each in _inner(command, (words[0], ())):
+            alone = each.words and is_flag(each.words[0].text)
+            yield each if alone else replace(each, engine="")
 
 
 def _inner(command: Command, shell: tuple[Word, Sequence[Word]]) -> Iterator[Command]:
@@ -121,7 +120,7 @@ def _by_flags(words: Sequence[Word]) -> Program | None:
         now, ever = names_of(engine, ""), known.owners
         bare = [flag.split(".")[0].replace("_", "-") if engine == "vllm" else flag for flag in flags]
         found = sum(1.0 if flag in now else 0.9 if flag in ever or _begins(engine, flag, now) else 0 for flag in bare)
-        if found > score:
+        if found > score and found * 2 > len(flags):
             best, score = engine, found
     return Program(best, best, "", tuple(words)) if best else None
 
@@ -131,11 +130,12 @@ def _begins(engine: str, flag: str, names: Mapping[str, Any]) -> bool:
 
 
 def _launch(command: Command, program: Program) -> Launch:
-    release = command.release
+    release = command.release or command.pins.get(program.engine, "")
     if program.engine == "ollama":
         return ollama_launch(command, program)
     reading = Reading(program.engine, program.table, release)
     words, spliced = _with_config(program, command.files)
+    words = tuple(_llama_cpp_python(words)) if program.name == "llama_cpp.server" else words
     read_words(reading, words)
     _variables(reading, command.env)
     _overrides(reading, program, command.files)
@@ -143,7 +143,8 @@ def _launch(command: Command, program: Program) -> Launch:
         take_setting(reading, name, held)
     model = command.model or _model(reading)
     slips = [*command.slips, *_glued(words), *_extra(reading, program)] if program.name else list(command.slips)
-    asks = [ask for word in (*words, *command.env.values()) for ask in word.asks]
+    counted = {flag.written for flag in reading.flags}
+    asks = [ask for word in (*words, *(held for name, held in command.env.items() if name in counted)) for ask in word.asks]
     return Launch(
         program.engine,
         release,
@@ -161,6 +162,14 @@ def _launch(command: Command, program: Program) -> Launch:
     )
 
 
+def _llama_cpp_python(words: Sequence[Word]) -> Iterator[Word]:
+    """llama-cpp-python's server names its options by the library's arguments: ``--n_ctx``."""
+    for word in words:
+        name, equals, rest = word.text.partition("=")
+        own = LLAMA_NAMES.get(name.lstrip("-").replace("-", "_"))
+        yield replace(word, text=f"--{own}{equals}{rest}") if own and name.startswith("--") else word
+
+
 def take_setting(reading: Reading, name: str, held: Any) -> None:
     """A setting that a schema names (Helm's values, an engine's keyword arguments) instead of a flag."""
     verdict = COUNTED if decides(reading.engine, name) or "." in name or name in ("v0", "v1") else NO_EFFECT
@@ -171,7 +180,7 @@ def take_setting(reading: Reading, name: str, held: Any) -> None:
 
 
 def _model(reading: Reading) -> str:
-    for name in _MODELS[reading.engine]:
+    for name in MODELS[reading.engine]:
         held = reading.held.get(name)
         if isinstance(held, str) and held:
             return held

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from kvcalc.launch.expand import Held, expand
+from kvcalc.launch.expand import Held, expand, expand_text
 from kvcalc.launch.lexer import Lexer, Token
 from kvcalc.launch.values import Command, Slip, Word
 
@@ -15,6 +15,7 @@ _SEPARATES = {"\n", ";", ";;", "&&", "||", "|", "&", "(", ")"}
 _REDIRECTS = {"<", ">", ">>", "&>", ">&", "<&", "<<<"}
 _STRIPPED = {"then", "do", "else", "{", "}", "!", "time", "function", "$", "PS", "@"}
 _DECLARES = {"export", "declare", "local", "readonly", "typeset", "set", "setx", "setenv"}
+_STOPS = {"exit", "return"}
 Statement = list[Token]
 
 
@@ -39,11 +40,25 @@ def commands_of(text: str, env: Mapping[str, Word] | None = None, place: str = "
     for choice in range(max(1, min(choices, MAX_VARIANTS))):
         run = Run(lexer, dict(env or {}), place, args)
         for statement, path in zip(statements, paths, strict=True):
-            if all(branch == min(choice, last) for branch, last in path):
+            if not run.stopped and all(branch == min(choice, last) for branch, last in path):
                 run.take(statement)
         for command in run.commands:
             found.setdefault((tuple(word.text for word in command.words), tuple(command.env.items())), command)
     return [_with(command, lexer.slips) for command in found.values()]
+
+
+def environment_of(text: str, env: Mapping[str, Word]) -> dict[str, Word]:
+    """The variables that a text sets where it starts nothing itself. Raises LaunchError."""
+    escape = escape_of(text)
+    lexer = Lexer(_percents(text) if escape == "^" else text, escape)
+    run = Run(lexer, dict(env), "", ())
+    for statement in list(_statements(lexer)):
+        run.take(statement)
+    for command in run.commands:
+        texts = [word.text for word in command.words]
+        if texts[:2] == ["launchctl", "setenv"] and len(texts) > 3:
+            run.env[texts[2]] = Word(texts[3], command.words[3].line)
+    return run.env
 
 
 def _with(command: Command, slips: Sequence[Slip]) -> Command:
@@ -63,7 +78,7 @@ def _statements(lexer: Lexer) -> list[Statement]:
     """Tokens cut at separators; an array's brackets stay in its statement."""
     found: list[Statement] = []
     current: Statement = []
-    array = 0
+    array, before = 0, ""
     for token in lexer.tokens():
         if array:
             array += (token.operator == "(") - (token.operator == ")")
@@ -72,8 +87,9 @@ def _statements(lexer: Lexer) -> list[Statement]:
             array = 1
             current.append(token)
         elif token.operator in _SEPARATES:
-            if current:
+            if current and not (before in ("||", "&&") and current[0].bare in _STOPS):
                 found.append(current)
+            before = token.operator if current or token.operator != "\n" else before
             current = [Token(operator=";;", line=token.line)] if token.operator == ";;" else []
         else:
             current.append(token)
@@ -117,6 +133,7 @@ class Run:
         self.commands: list[Command] = []
         self.files: dict[str, str] = {}
         self.documents = 0
+        self.stopped = False
 
     def lookup(self, name: str) -> Held:
         """A variable's value, or nothing where the text doesn't say."""
@@ -132,6 +149,7 @@ class Run:
         if len(tokens) > 2 and tokens[1].bare == "=" and tokens[0].text.startswith("$"):  # PowerShell's $X = y
             name, tokens = tokens[0].text, tokens[2:]
             tokens[0] = Token(((f"{name}=", ""), *tokens[0].parts), line=tokens[0].line)
+        self.stopped = bool(tokens) and tokens[0].bare in _STOPS
         declares = bool(tokens) and tokens[0].bare in _DECLARES
         tokens = tokens[1:] if declares else tokens
         prefix, rest = self._assigned(tokens, declares)
@@ -143,6 +161,8 @@ class Run:
             return
         if not declares:
             self._command(prefix, rest)
+        elif len(rest) == 2 and not rest[0].operator:  # setx NAME VALUE
+            self.env[rest[0].text] = Word(rest[1].text, rest[1].line)
 
     def _assigned(self, tokens: Statement, declares: bool) -> tuple[dict[str, Word | list[Word]], Statement]:
         """The assignments before a command, and what follows them."""
@@ -211,7 +231,10 @@ class Run:
 
     def _document(self) -> str:
         self.documents += 1
-        return self.lexer.documents[self.documents - 1] if self.documents <= len(self.lexer.documents) else ""
+        if self.documents > len(self.lexer.documents):
+            return ""
+        text, quoted = self.lexer.documents[self.documents - 1]
+        return text if quoted else expand_text(text, self.lookup)[0]
 
     def _write(self, words: list[Word], targets: list[str], document: str) -> None:
         if words and words[0].text == "tee":

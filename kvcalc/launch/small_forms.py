@@ -55,7 +55,7 @@ def _unit(text: str, files: Mapping[str, str], env: Env) -> Iterator[Command]:
             found = replace(command, words=lines, place="")
             yield of_image(found, image) if image else found
     if not starts:
-        yield from _env_only(held)
+        yield from env_only(held)
         yield from commands_of(text, env) if "[" not in text[:1] else ()
 
 
@@ -112,7 +112,7 @@ def _env(text: str, _files: Mapping[str, str], env: Env) -> Iterator[Command]:
         for number, line in enumerate(text.split("\n"), 1)
         for name in re.findall(r"^\s*(?:export\s+)?(\w+)\s*=", line)
     }
-    yield from _env_only({**env, **{name: Word(held, lines.get(name, 0)) for name, held in env_lines(text)}})
+    yield from env_only({**env, **{name: Word(held, lines.get(name, 0)) for name, held in env_lines(text)}})
 
 
 def env_engine(names: Any) -> str:
@@ -123,7 +123,8 @@ def env_engine(names: Any) -> str:
     return ""
 
 
-def _env_only(held: Mapping[str, Word]) -> Iterator[Command]:
+def env_only(held: Mapping[str, Word]) -> Iterator[Command]:
+    """Variables alone, where they are an engine's."""
     engine = env_engine(held)
     if engine:
         yield Command((), held, "variables", engine)

@@ -50,11 +50,12 @@ class Command:
     settings: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     slips: tuple[Slip, ...] = ()
-    host: bool = False
+    pins: Mapping[str, str] = field(default_factory=dict)  # engine → the release that an installation in the text pins
 
 
-COUNTED, NO_EFFECT, UNKNOWN, REMOVED, AMBIGUOUS, UNREADABLE = (
+COUNTED, NAMES_MODEL, NO_EFFECT, UNKNOWN, REMOVED, AMBIGUOUS, UNREADABLE = (
     "counted",
+    "names the model",
     "no effect on memory",
     "unknown",
     "removed",
