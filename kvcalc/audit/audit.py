@@ -19,8 +19,9 @@ def audit(load: Load, model: Model | None, given: Given) -> Audited:
     settings = Settings(load, given, model)
     findings = _AUDITORS.get(load.engine, audit_pools)(load, model, settings)
     differs = any(finding.verdict == "differs" for finding in findings)
-    notes = _notes(load, model if differs else None)
-    return Audited(load, load.engine, model, tuple(findings), _missing(findings, model), notes, settings.lines())
+    notes = (*settings.notes, *_notes(load, model if differs else None))
+    missing = _missing(findings, model)
+    return Audited(load, load.engine, model, tuple(findings), missing, notes, settings.lines(), settings.rules)
 
 
 def _missing(findings: list[Finding], model: Model | None) -> tuple[str, ...]:

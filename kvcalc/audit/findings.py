@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kvcalc.core.log_facts import Figure, Load, Statement
@@ -39,6 +39,8 @@ class Finding:
     unit: Unit
     why: str = ""
     scale: int = 1  # the unit in which it is printed, so that the prediction stands beside it in the same
+    restates: int = 0  # the line whose figure this one follows from: no second proof
+    note_bytes: int | None = None  # tokens also as bytes
 
     @property
     def verdict(self) -> str:
@@ -94,6 +96,7 @@ class Audited:
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     used: tuple[tuple[str, str, str], ...] = field(default=())  # setting, value, where it came from
+    rules: str = ""  # the release whose rules these are
 
     @property
     def checked(self) -> list[Finding]:
@@ -107,7 +110,13 @@ class Audited:
 
 
 def check(
-    statement: Statement, name: str, what: str, predicted: int | Range | None, why: str = "", unit: Unit = "bytes"
+    statement: Statement,
+    name: str,
+    what: str,
+    predicted: int | Range | None,
+    why: str = "",
+    unit: Unit = "bytes",
+    restates: int = 0,
 ) -> list[Finding]:
     """The finding for the figure called ``name``; none where the line doesn't print it."""
     figure = statement.figure(name)
@@ -115,7 +124,8 @@ def check(
         return []
     text = figure_text(figure, name)
     scale = figure.unit if unit == "bytes" else 1
-    return [finding(statement, text, figure.low, figure.high, what, predicted, why, unit, scale)]
+    found = finding(statement, text, figure.low, figure.high, what, predicted, why, unit, scale)
+    return [replace(found, restates=restates if found.predicted else 0)]
 
 
 def finding(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kvcalc.core.log_facts import Load
 from kvcalc.core.model import Model
 from kvcalc.dtypes import ALIASES, DTYPES, Dtype, find_dtype
+from kvcalc.engines import ENGINES, find_engine
 
 DEFAULT_DTYPE = "float16"
 TP_NAMES = ("tensor_parallel_size", "tp_size")
@@ -23,6 +24,13 @@ class Given:
     draft: bool = False
     options: tuple[str, ...] = ()
 
+    def known_to(self, engine: str) -> Given:
+        """The same with those options alone that the engine has: a log may be of several."""
+        if engine not in ENGINES:
+            return replace(self, options=())
+        names = {option.name for option in find_engine(engine).options}
+        return replace(self, options=tuple(text for text in self.options if text.partition("=")[0] in names))
+
 
 @dataclass(slots=True)
 class Settings:
@@ -32,6 +40,8 @@ class Settings:
     given: Given
     model: Model | None = None
     used: dict[str, tuple[str, str]] = field(default_factory=dict)
+    rules: str = ""  # the release whose rules were taken
+    notes: list[str] = field(default_factory=list)
 
     @property
     def tp_size(self) -> int:

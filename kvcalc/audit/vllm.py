@@ -1,161 +1,155 @@
 """vLLM's lines: memory, blocks, tokens, concurrency, refusals, the block size of a hybrid.
 
 The memory is printed to 0.01 GiB, so the engine's rules are asked at both ends of what it can be: the tokens must lie
-between. Every rank has the memory of the tightest one, and a log may show the memory of another.
+between. What neither the log nor the command line says (the release, the tokens of a step, whether blocks are kept) is
+tried in every way that there is: one under which all figures agree is taken, and told. A figure that differs, and would
+not under another way, stays unchecked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 
-from kvcalc.audit.explain import Guess, common_guesses, dtype_guesses, layer_guesses, likeliest
 from kvcalc.audit.findings import RATIO, Finding, Range, check
-from kvcalc.audit.kept import kept_of
 from kvcalc.audit.settings import Settings
-from kvcalc.core.log_facts import Figure, Load, Statement
+from kvcalc.audit.vllm_memory import candidates, tightest
+from kvcalc.audit.vllm_run import NAMED_MEMORY, NO_SHAPE, Run, Way, release_of, rules_of, ways
+from kvcalc.audit.vllm_why import MORE_KEPT, why_differs
+from kvcalc.core.log_facts import Load, Statement
 from kvcalc.core.model import Model, Request
 from kvcalc.engines import find_engine
 from kvcalc.errors import KvcalcError
-from kvcalc.units import ceil_div, format_bytes
 
-NO_SHAPE = "the model's shape isn't known"
+MANY_BLOCKS = 10**6  # enough that the tokens of a block are told to six digits
 SWAP_GIB = 4  # --swap-space of the releases that printed CPU blocks
-NEW_TOKENS = (0, 22)  # from here on tokens = concurrency × length
-SETTINGS: Mapping[str, str] = {
-    "tensor_parallel_size": "tensor-parallel-size",
-    "pipeline_parallel_size": "pipeline-parallel-size",
-    "data_parallel_size": "data-parallel-size",
-    "decode_context_parallel_size": "decode-context-parallel-size",
-    "kv_cache_dtype": "kv-cache-dtype",
-    "block_size": "block-size",
-    "max_num_batched_tokens": "max-num-batched-tokens",
-    "max_num_seqs": "max-num-seqs",
-    "enable_prefix_caching": "enable-prefix-caching",
-    "async_scheduling": "async-scheduling",
-    "platform": "platform",
-    "num_spec_tokens": "num-speculative-tokens",
-    "num_speculative_tokens": "num-speculative-tokens",
-}
-WORDS: Mapping[str, Mapping[str, str]] = {
-    "async_scheduling": {"enabled": "true", "disabled": "false"},
-    "platform": {"cpu": "cpu", "cuda": "", "rocm": ""},
-    "enable_prefix_caching": {"True": "true", "False": "false"},
-    "kv_cache_dtype": {"auto": ""},
-}
-
-
-@dataclass(slots=True)
-class Run:
-    """The engine's rules under a load's settings. ``problem`` says why they can't be asked."""
-
-    load: Load
-    model: Model | None
-    settings: Settings
-    problem: str = ""
-
-    def report(self, **more: int) -> Mapping[str, object]:
-        """The engine's own figures with these options besides; empty where it can't say."""
-        if self.model is None:
-            self.problem = NO_SHAPE
-            return {}
-        named = {name.replace("_", "-"): f"{name.replace('_', '-')}={value}" for name, value in more.items()}
-        options = [text for text in self.options() if text.partition("=")[0] not in named] + list(named.values())
-        try:
-            engine = find_engine("vllm")
-            dtype = self.settings.given.dtype
-            request = Request(k_dtype=dtype, v_dtype=dtype, options=engine.parse_options(options))
-            return engine.allocate(self.model, request).report
-        except KvcalcError as problem:
-            self.problem = problem.what
-            return {}
-
-    def options(self) -> list[str]:
-        """The engine's options as the command line and the log give them."""
-        named = {text.partition("=")[0] for text in self.settings.given.options}
-        found = [*self.settings.given.options, "allow-long-max-model-len=true"]
-        for setting, option in SETTINGS.items():
-            text = "" if option in named or setting not in self.load.settings else self.settings.text(setting)
-            words = WORDS.get(setting)
-            text = text if words is None else words.get(text, text if setting == "kv_cache_dtype" else "")
-            found += [f"{option}={text}"] if text else []
-        found += self._ranks(named) + self._length(named)
-        return list(dict.fromkeys(found))
-
-    def _ranks(self, named: set[str]) -> list[str]:
-        sizes = {"tensor": self.settings.given.tp_size, "pipeline": self.settings.given.pp_size}
-        options = {f"{name}-parallel-size": size for name, size in sizes.items() if size is not None}
-        stated = set(self.load.settings) & {"tensor_parallel_size", "pipeline_parallel_size"}
-        return [f"{name}={size}" for name, size in options.items() if name not in named and name.replace("-", "_") not in stated]
-
-    def _length(self, named: set[str]) -> list[str]:
-        length = self.length()
-        return [f"max-model-len={length}"] if length and "max-model-len" not in named else []
-
-    def length(self) -> int | None:
-        """max_model_len: the settings' own, else what a line says of it."""
-        stated = self.settings.number("max_seq_len", "max_model_len")
-        if stated:
-            return stated
-        return next((count for each in self.load.statements if (count := each.count("max_len"))), None)
+NO_MEMORY = "the log doesn't state the memory for the cache: add -o available-bytes=…, or give the log from the start on"
+OTHER_WAYS = ("", "0.25.0", "0.20.0")  # releases whose rules differ from one another
+Rule = Callable[[Run, Statement], list[Finding]]
 
 
 def audit_vllm(load: Load, model: Model | None, settings: Settings) -> list[Finding]:
     """The findings of every line of one start."""
-    run = Run(load, model, settings)
-    found: list[Finding] = []
-    for statement in load.statements:
-        rule = _RULES.get(statement.kind)
-        if rule is not None:
-            found += rule(run, statement)
+    tried: list[tuple[int, Run, list[Finding]]] = []
+    for way in ways(load, model, settings):
+        run = Run(load, model, settings, way)
+        found = _findings(run)
+        off = sum(each.verdict == "differs" for each in found)
+        tried.append((off, run, found))
+        if not off:
+            break
+    off, run, found = min(tried, key=lambda each: each[0])
+    _tell(run, settings)
+    if off:
+        found = _settled(run, found, [other for _, _, other in tried])
+    elif run is not tried[0][1]:
+        settings.notes += [_taken(run.way)]
     return found
 
 
-def _memory(load: Load) -> Figure | None:
-    """The tightest rank's memory among those that the log shows."""
-    figures = [figure for each in load.of_kind("available") if (figure := each.figure("available_gib")) is not None]
-    return min(figures, key=lambda figure: figure.value, default=None)
+def _findings(run: Run) -> list[Finding]:
+    return [
+        finding for statement in run.load.statements if (rule := RULES.get(statement.kind)) for finding in rule(run, statement)
+    ]
+
+
+def _tell(run: Run, settings: Settings) -> None:
+    """Which release's rules these are."""
+    rules = rules_of(run.way.release)
+    settings.rules = rules.said if rules else f"{find_engine('vllm').releases.newest}, as {run.way.release} counts"
+
+
+def _taken(way: Way) -> str:
+    said = ", ".join(f"-o {text}" for text in way.unsaid)
+    return f"neither the log nor the command line says all that decides: {said} is taken, under which every figure agrees"
+
+
+# Figures that differ: for certain, or for want of something
+
+
+def _settled(run: Run, found: list[Finding], others: list[list[Finding]]) -> list[Finding]:
+    """Each figure that differs with what explains it; one that hangs on something unsaid is unchecked."""
+    others = [*others, *_of_other_releases(run)]
+    return [each if each.verdict != "differs" else _judged(run, each, at, others) for at, each in enumerate(found)]
+
+
+def _of_other_releases(run: Run) -> list[list[Finding]]:
+    """Under other releases' rules, where the log's own are not among those that were checked."""
+    rules = rules_of(run.way.release)
+    if rules is not None and not rules.stand_in:
+        return []
+    return [_findings(run.varied(replace(run.way, release=release))) for release in OTHER_WAYS]
+
+
+def _judged(run: Run, finding: Finding, at: int, others: list[list[Finding]]) -> Finding:
+    alike = {other[at].predicted for other in others if at < len(other)}
+    release = release_of(run.load, run.settings)
+    if len(alike - {None, finding.predicted}):
+        return replace(finding, predicted=None, why=_hangs_on(run, release))
+    why, add = why_differs(run, finding, RULES)
+    if add:
+        return replace(finding, predicted=None, why=f"the prediction without it is {finding.predicted_text}: {add}")
+    if not _ranks_known(run) and MORE_KEPT in why:
+        return replace(finding, predicted=None, why="the log doesn't say how many ranks there are: add --tp, as --tp 2")
+    return replace(finding, why=why)
+
+
+def _hangs_on(run: Run, release: str) -> str:
+    if release:
+        return f"the rules of vLLM {release} for this model are not known: those of {run.settings.rules} don't give this figure"
+    said = " or ".join(f"-o {text.partition('=')[0]}=…" for text in run.way.unsaid)
+    return f"it hangs on what the log doesn't say, the release above all: add {said or '-o release=…'}"
+
+
+def _ranks_known(run: Run) -> bool:
+    given = run.settings.given
+    return given.tp_size is not None or "tensor_parallel_size" in run.load.settings or run.names("tensor-parallel-size")
+
+
+# Line by line
 
 
 def _first(load: Load, kind: str, name: str) -> int | None:
     return next((count for each in load.of_kind(kind) if (count := each.count(name))), None)
 
 
-def _range(run: Run, name: str) -> Range | None:
-    """A figure of the report, at both ends of the memory, or for the blocks that the log names."""
-    blocks = _first(run.load, "blocks", "gpu_blocks")
-    memory = _memory(run.load)
-    if memory is not None:
-        low, high = run.report(available_bytes=memory.low), run.report(available_bytes=memory.high)
-    elif blocks:
-        low = high = run.report(num_gpu_blocks_override=blocks)
-    else:
-        run.problem = run.problem or "the log doesn't state the memory for the cache: give it from the start on"
-        return None
-    first, last = _figure(run, low, name), _figure(run, high, name)
+def _range(run: Run, name: str, statement: Statement, stated: str = "") -> Range | None:
+    """A figure of the report: at both ends of the memory that the line speaks of, or for the blocks that the log names."""
+    if run.names(*NAMED_MEMORY):
+        return _between(run, name, {}, {})
+    figure = statement.figure(stated) if stated else None
+    found: Range | None = None
+    for memory in candidates(run.load, statement, per_rank=run.per_rank):
+        each = _between(run, name, {"available_bytes": memory.low}, {"available_bytes": memory.high})
+        if each and figure and each.meets(figure.low, figure.high):
+            return each
+        found = found or each
+    if found:
+        return found
+    if blocks := _first(run.load, "blocks", "gpu_blocks"):
+        one = {"num_gpu_blocks_override": blocks}
+        return _between(run, name, one, one)
+    run.problem = run.problem or NO_MEMORY
+    return None
+
+
+def _between(run: Run, name: str, low: Mapping[str, int], high: Mapping[str, int]) -> Range | None:
+    first, last = (_figure(run, run.pool(**ends), name) for ends in (low, high))
     return None if first is None or last is None else Range(min(first, last), max(first, last))
 
 
 def _figure(run: Run, report: Mapping[str, object], name: str) -> int | None:
-    if name == "kv_tokens" and _older(run.load):
-        return _older_tokens(report)
+    if name == "kv_tokens" and run.era.tokens_by_blocks:
+        return _tokens_by_blocks(report)
     value = report.get(name)
     if isinstance(value, float):
         return int(value * RATIO)
     return value if isinstance(value, int) else None
 
 
-def _older(load: Load) -> bool:
-    """Whether the release counts tokens as blocks: two lines instead of one, or a version that says so."""
-    parts = load.version.split(".")
-    if len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit():
-        return (int(parts[0]), int(parts[1])) < NEW_TOKENS
-    return bool(load.of_kind("concurrency"))
-
-
-def _older_tokens(report: Mapping[str, object]) -> int | None:
-    """Up to 0.21: blocks // groups × the smallest block."""
+def _tokens_by_blocks(report: Mapping[str, object]) -> int | None:
+    """Up to 0.20: blocks // groups × the smallest block."""
     blocks, groups = report.get("num_blocks"), report.get("groups")
     if not isinstance(blocks, int) or not isinstance(groups, list) or not groups:
         return None
@@ -163,33 +157,55 @@ def _older_tokens(report: Mapping[str, object]) -> int | None:
 
 
 def _capacity(run: Run, statement: Statement) -> list[Finding]:
-    expected = _range(run, "kv_tokens")
-    tokens = statement.figure("tokens")
-    why = "" if expected or tokens is None else run.problem
-    if expected and tokens and not expected.meets(tokens.low, tokens.high):
-        why = _tokens_why(run, tokens.value, expected)
-    return check(statement, "tokens", "tokens that fit", expected, why, "count") + _concurrency(run, statement)
+    expected = _range(run, "kv_tokens", statement, "tokens")
+    why, restates = ("" if expected else run.problem), _by_blocks_alone(run)
+    found = check(statement, "tokens", "tokens that fit", expected, why, "count", restates)
+    return [_with_bytes(run, each) for each in found] + _concurrency(run, statement)
+
+
+def _by_blocks_alone(run: Run) -> int:
+    """The line of blocks that the tokens follow from, where no memory is known."""
+    blocks = run.load.of_kind("blocks")
+    return blocks[0].line if blocks and not tightest(run.load) and not run.names(*NAMED_MEMORY) else 0
+
+
+def _with_bytes(run: Run, finding: Finding) -> Finding:
+    """Tokens also as bytes: what their blocks take."""
+    report = run.pool(num_gpu_blocks_override=MANY_BLOCKS)
+    block, tokens = report.get("bytes_per_block"), _figure(run, report, "kv_tokens")
+    if not isinstance(block, int) or not tokens:
+        return finding
+    return replace(finding, note_bytes=finding.low * block * MANY_BLOCKS // tokens)
 
 
 def _concurrency(run: Run, statement: Statement) -> list[Finding]:
     """Tokens by the length; a hybrid's by its blocks."""
     length = statement.count("max_len")
-    tokens = statement.count("tokens") or _first(run.load, "capacity", "tokens")
-    blocks = _first(run.load, "blocks", "gpu_blocks")
     if not length:
         return []
-    report = run.report(num_gpu_blocks_override=blocks) if blocks and run.model else {}
+    tokens, line = _tokens_before(run.load, statement)
+    blocks = _first(run.load, "blocks", "gpu_blocks")
+    report = run.pool(num_gpu_blocks_override=blocks) if blocks and run.model else {}
+    restates = 0
     if isinstance(concurrency := report.get("max_concurrency"), float):
         expected: Range | None = Range(int(concurrency * RATIO), int(concurrency * RATIO) + 1)
-    elif tokens is not None and not (_older(run.load) and _hybrid(run)):
-        expected = Range(tokens * RATIO // length, (tokens + 1) * RATIO // length)
+        restates = run.load.of_kind("blocks")[0].line
+    elif tokens is not None and not (run.era.tokens_by_blocks and _hybrid(run)):
+        expected, restates = Range(tokens * RATIO // length, (tokens + 1) * RATIO // length), line
     elif blocks:
-        expected = _by_blocks(run, blocks, length)
+        expected, restates = _by_blocks(run, blocks, length), run.load.of_kind("blocks")[0].line
     else:
-        expected = _range(run, "max_concurrency")
-    return check(
-        statement, "concurrency_x", f"concurrency at {length:,} tokens", expected, "" if expected else run.problem, "ratio"
-    )
+        expected = _range(run, "max_concurrency", statement, "concurrency_x")
+    what, why = f"concurrency at {length:,} tokens", "" if expected else run.problem
+    return check(statement, "concurrency_x", what, expected, why, "ratio", restates)
+
+
+def _tokens_before(load: Load, statement: Statement) -> tuple[int | None, int]:
+    """The tokens that this line, or the capacity line before it, states, and that line."""
+    if (own := statement.count("tokens")) is not None:
+        return own, statement.line
+    before = [each for each in load.of_kind("capacity") if each.line < statement.line]
+    return (before[-1].count("tokens"), before[-1].line) if before else (None, 0)
 
 
 def _by_blocks(run: Run, blocks: int, length: int) -> Range:
@@ -203,51 +219,10 @@ def _hybrid(run: Run) -> bool:
     return isinstance(groups, list) and len(groups) > 1
 
 
-def _tokens_why(run: Run, tokens: int, expected: Range) -> str:
-    guess = _guessed(run, tokens, expected)
-    if guess:
-        return guess
-    shown = len(run.load.of_kind("available"))
-    ranks = run.settings.tp_size * run.settings.pp_size
-    if tokens < expected.low and ranks > shown and tokens * 3 > expected.low * 2:
-        needed = _bytes_for(run, tokens)
-        return f"the tightest rank decides: these tokens fill {needed}; the log shows the memory of {shown} of {ranks} ranks"
-    if tokens < expected.low:
-        return (
-            f"these tokens fill only {_bytes_for(run, tokens)}: more is kept a token (another model?), or a rank has less memory"
-        )
-    return "less is kept a token than the model says: another model, or another type of cache"
-
-
-def _bytes_for(run: Run, tokens: int) -> str:
-    report = run.report(num_gpu_blocks_override=1)
-    block, size = report.get("bytes_per_block"), report.get("block_size")
-    if not isinstance(block, int) or not isinstance(size, int):
-        return "less"
-    return format_bytes(ceil_div(tokens, size) * block)
-
-
-def _guessed(run: Run, tokens: int, expected: Range) -> str:
-    """A slip in the bytes a token shows as its inverse in the tokens."""
-    kept = kept_of(run.model) if run.model else ()
-    main = [each for each in kept if not each.draft]
-    guesses: list[Guess] = layer_guesses(len(main), kept)
-    if main:
-        guesses += dtype_guesses(run.settings.dtype(), main[0].keys)
-    slack = 2 * 16
-    fitting = (
-        guess.words
-        for guess in [*guesses, *common_guesses()]
-        if guess.factor != 1 and expected.low / guess.factor - slack <= tokens <= expected.high / guess.factor + slack
-    )
-    return likeliest(fitting)
-
-
 def _blocks(run: Run, statement: Statement) -> list[Finding]:
-    memory = _memory(run.load)
     found: list[Finding] = []
-    if memory is not None:
-        found = check(statement, "gpu_blocks", "blocks", _range(run, "num_blocks"), run.problem, "count")
+    if tightest(run.load) is not None or run.names(*NAMED_MEMORY):
+        found = check(statement, "gpu_blocks", "blocks", _range(run, "num_blocks", statement), run.problem, "count")
     return found + _cpu_blocks(run, statement)
 
 
@@ -260,30 +235,21 @@ def _cpu_blocks(run: Run, statement: Statement) -> list[Finding]:
     if not isinstance(block, int) or not block or not swap.replace(".", "", 1).isdigit():
         return check(statement, "cpu_blocks", "blocks of swap space", None, run.problem, "count")
     predicted = int(Fraction(swap) * 2**30) // block
-    stated = statement.count("cpu_blocks") or 0
-    why = "" if stated == predicted else _swap_why(stated, predicted)
-    return check(statement, "cpu_blocks", f"blocks of {swap} GiB swap space", predicted, why, "count")
-
-
-def _swap_why(stated: int, predicted: int) -> str:
-    for ranks in (2, 4, 8):
-        if predicted and abs(stated - ranks * predicted) <= ranks:
-            return f"a block of one of {ranks} ranks: name them with --tp {ranks}"
-    return "another --swap-space, another model, or another type of cache"
+    return check(statement, "cpu_blocks", f"blocks of {swap} GiB swap space", predicted, "", "count")
 
 
 def _refusal(run: Run, statement: Statement) -> list[Finding]:
     length, memory = statement.count("max_len"), statement.figure("available_gib")
     if not length or memory is None:
         return []
-    low = run.report(available_bytes=max(1, memory.low), max_model_len=length) if run.model else {}
+    low = run.pool(available_bytes=max(1, memory.low), max_model_len=length) if run.model else {}
     need = low.get("needed_bytes")
     what, expected_need = f"cache of one request of {length:,} tokens", need if isinstance(need, int) else None
     found = check(statement, "need_gib", what, expected_need, "" if expected_need else run.problem or NO_SHAPE)
     if expected_need is None:
         return found + check(statement, "estimated", "longest length that fits", None, run.problem or NO_SHAPE, "count")
     block = low.get("bytes_per_block")
-    high = run.report(available_bytes=memory.high + (block if isinstance(block, int) else 0), max_model_len=length)
+    high = run.pool(available_bytes=memory.high + (block if isinstance(block, int) else 0), max_model_len=length)
     first, last = low.get("longest_model_len"), high.get("longest_model_len")
     expected = Range(first, last) if isinstance(first, int) and isinstance(last, int) else None
     return found + check(statement, "estimated", "longest length that fits", expected, "", "count")
@@ -292,40 +258,40 @@ def _refusal(run: Run, statement: Statement) -> list[Finding]:
 def _refused_tokens(run: Run, statement: Statement) -> list[Finding]:
     blocks = _first(run.load, "blocks", "gpu_blocks")
     size = run.settings.number("block_size") or 16
-    expected = Range(blocks * size, blocks * size) if blocks else _range(run, "kv_tokens")
-    return check(statement, "tokens", f"tokens that fit, blocks of {size}", expected, "" if expected else run.problem, "count")
+    expected = Range(blocks * size, blocks * size) if blocks else _range(run, "kv_tokens", statement)
+    restates = run.load.of_kind("blocks")[0].line if blocks else 0
+    why = "" if expected else run.problem
+    return check(statement, "tokens", f"tokens that fit, blocks of {size}", expected, why, "count", restates)
 
 
 def _hybrid_block(run: Run, statement: Statement) -> list[Finding]:
     size = run.report().get("block_size")
     predicted = size if isinstance(size, int) else None
-    stated = statement.count("block_size") or 0
-    why = run.problem if predicted is None else ""
-    if predicted is not None and predicted != stated:
-        why = "the states' or the cache's element type, or the number of ranks, is another: see -o mamba-ssm-cache-dtype"
-    return check(statement, "block_size", "block of the attention layers", predicted, why, "count")
+    return check(
+        statement, "block_size", "block of the attention layers", predicted, run.problem if predicted is None else "", "count"
+    )
 
 
 def _padding(run: Run, statement: Statement) -> list[Finding]:
     """How much larger the padded state page is."""
+    what = "padding of the state page, %"
     if run.model is None:
-        return check(statement, "percent_x", "padding of the state page, %", None, NO_SHAPE, "ratio")
+        return check(statement, "percent_x", what, None, NO_SHAPE, "ratio")
     try:
         engine = find_engine("vllm")
-        options = engine.parse_options(run.options())
-        tally = engine.allocate(run.model, Request(options=options))
+        tally = engine.allocate(run.model, Request(options=engine.parse_options(run.options())))
     except KvcalcError as problem:
-        return check(statement, "percent_x", "padding of the state page, %", None, problem.what, "ratio")
+        return check(statement, "percent_x", what, None, problem.what, "ratio")
     for layer in tally.layers:
         sizes = {array.label: array.row_bytes for array in layer.arrays if array.component in ("state", "other")}
         states = sum(size for label, size in sizes.items() if label != "page padding")
         if states and "page padding" in sizes:
             value = 100 * RATIO * sizes["page padding"] // states
-            return check(statement, "percent_x", "padding of the state page, %", value, "", "ratio")
-    return check(statement, "percent_x", "padding of the state page, %", None, "no page is padded", "ratio")
+            return check(statement, "percent_x", what, value, "", "ratio")
+    return check(statement, "percent_x", what, None, "no page is padded", "ratio")
 
 
-_RULES = {
+RULES: Mapping[str, Rule] = {
     "capacity": _capacity,
     "concurrency": _concurrency,
     "blocks": _blocks,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from kvcalc.cli.output import show, write_json
 from kvcalc.core.log_facts import EngineLog, Load
 from kvcalc.core.model import Model
 from kvcalc.dtypes import find_dtype
+from kvcalc.engines import ENGINES, find_engine
 from kvcalc.errors import ExitCode, LogError, UsageError
 from kvcalc.readers.engine_log import read_log, read_log_file
 from kvcalc.units import parse_count
@@ -56,7 +58,8 @@ def command(
         raise UsageError(f"{len(named)} models are named", fix="name one")
     model = load_reference(named[0], naming) if named else None
     found = _read(log)
-    audits = [audit(load, model or _own_model(load, found), added) for load in found.loads]
+    check_options(found.loads, added)
+    audits = [audit(load, model or _own_model(load, found), added.known_to(load.engine)) for load in found.loads]
     _write(found, audits, showing)
     if not all(each.agrees for each in audits):
         return ExitCode.NO
@@ -65,6 +68,23 @@ def command(
     if showing.json:
         return ExitCode.INPUT
     raise LogError("nothing could be checked", found.source, "; ".join(_missing(audits)))
+
+
+def check_options(loads: Iterable[Load], added: Given) -> None:
+    """Every option is one of an engine of the log. Raises UsageError, as where the engine is named on the command line."""
+    engines = dict.fromkeys(load.engine for load in loads if load.engine in ENGINES)
+    for text in added.options:
+        problems = [problem for engine in engines if (problem := _refused(engine, text))]
+        if engines and len(problems) == len(engines):
+            raise problems[0]
+
+
+def _refused(engine: str, text: str) -> UsageError | None:
+    try:
+        find_engine(engine).parse_options([text])
+    except UsageError as problem:
+        return problem
+    return None
 
 
 def _missing(audits: list[Audited]) -> list[str]:

@@ -5,13 +5,10 @@ Lines without a known word never leave the byte buffer. Which wordings are known
 
 from __future__ import annotations
 
-import codecs
-import json
 import os
 import re
-import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,26 +16,22 @@ from typing import BinaryIO
 
 from kvcalc.core.log_facts import EngineLog, Figure, Load, Setting, Statement, Value
 from kvcalc.errors import LogError
-from kvcalc.readers.engine_log_rows import ROWS, SUFFIXES, UNITS, Row
+from kvcalc.readers.engine_log_bytes import Lines, Reading, plain
+from kvcalc.readers.engine_log_row import SUFFIXES, UNITS, Row
+from kvcalc.readers.engine_log_rows import ROWS
 
-CHUNK = 1 << 20
-LINE_MAX = 1 << 16  # vLLM's and SGLang's own longest lines have about 10,000 characters
 LOADS_MAX = 64
 STATEMENTS_MAX = 512
 METADATA_MAX = 512
 LAYERS_MAX = 10_000
 TEXT_MAX = 300
-_NEEDLES = tuple(sorted({needle.encode() for row in ROWS for needle in row.needles}))
-_ESCAPES = re.compile(
-    r"\x1b(?:\[[0-?]{0,40}[ -/]{0,10}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-Z\\^_])|[\x00-\x08\x0b-\x1f\x7f]"
-)
 _RANK = re.compile(
     r"(?<![A-Za-z])(?:(?:DP\d{1,4}[ _])?(?:PP\d{1,4}[ _])?TP\d{1,4}|[Rr]ank[= ]\d{1,5}|RANK \d{1,5}|EngineCore_DP\d{1,4})"
 )
-_WRAPPERS = ("log", "message", "MESSAGE", "msg")  # docker's json-file driver, journalctl -o json, structured loggers
+_SETTING_UP = ("hybrid_block", "padding")  # said before the engine's own banner
+_FRONT = ("platform",)  # said before the server's
 
 
-Reading = Callable[[int], bytes]
 Wrapper = Callable[[BinaryIO, int], AbstractContextManager[Reading]]
 
 
@@ -65,142 +58,30 @@ def read_log(stream: BinaryIO, source: str = "the log") -> EngineLog:
 
 def _read(reading: Reading, source: str) -> EngineLog:
     found = _Loads()
-    lines = _Lines(_plain(reading, source))
+    lines = Lines(plain(reading, source), [needle for row in ROWS for needle in row.needles])
     for number, text in lines:
         for row in ROWS:
             if any(needle in text for needle in row.needles):
                 found.take(row, number, text)
     loads = found.finished()
     if not loads:
-        raise LogError(
-            f"nothing about a KV cache in {lines.count:,} lines",
-            source,
-            "give the log from the engine's start on: vLLM, llama.cpp, ollama, SGLang and TensorRT-LLM say it there",
-        )
+        raise _nothing(found.begun, lines.count, source)
     return EngineLog(tuple(loads), lines.count, source, found.forgotten)
 
 
-# Bytes: decompressed, and in an encoding that keeps ASCII
-
-
-def _plain(read: Reading, source: str) -> Iterator[bytes]:
-    first = read(CHUNK)
-    while 0 < len(first) < 4 and (more := read(CHUNK)):
-        first += more
-    chunks = _chain(first, read)
-    if first.startswith(b"\x1f\x8b"):
-        chunks = _gunzipped(chunks, source)
-        first = next(chunks, b"")
-        chunks = _chain_chunks(first, chunks)
-    encoding = _wide_encoding(first)
-    return _narrowed(chunks, encoding) if encoding else chunks
-
-
-def _chain(first: bytes, read: Callable[[int], bytes]) -> Iterator[bytes]:
-    chunk = first
-    while chunk:
-        yield chunk
-        chunk = read(CHUNK)
-
-
-def _chain_chunks(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest
-
-
-def _gunzipped(chunks: Iterable[bytes], source: str) -> Iterator[bytes]:
-    inflate = zlib.decompressobj(31)
-    try:
-        for data in chunks:
-            while data:
-                if piece := inflate.decompress(data, CHUNK):
-                    yield piece
-                data = inflate.unconsumed_tail
-                if inflate.eof:  # rotated logs are often several members end to end
-                    data, inflate = inflate.unused_data, zlib.decompressobj(31)
-    except zlib.error as problem:
-        raise LogError(f"the compressed log is damaged: {problem}", source, "unpack it first, or give it again") from problem
-
-
-def _wide_encoding(first: bytes) -> str:
-    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    head = first[:4096]
-    if head[1::2].count(0) * 3 > len(head):  # PowerShell's > writes UTF-16
-        return "utf-16-le"
-    return "utf-16-be" if head[::2].count(0) * 3 > len(head) else ""
-
-
-def _narrowed(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    for chunk in chunks:
-        yield decoder.decode(chunk).encode("utf-8", "replace")
-    yield decoder.decode(b"", final=True).encode("utf-8", "replace")
-
-
-# Lines: those with a known word, numbered as an editor numbers them
-
-
-class _Lines:
-    """Iterates over (number, text) of the lines that hold a needle; ``count`` is how many lines went by."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = chunks
-        self.count = 0
-
-    def __iter__(self) -> Iterator[tuple[int, str]]:
-        for body in self._bodies():
-            yield from self._known(body)
-            self.count += body.count(b"\n")
-
-    def _bodies(self) -> Iterator[bytes]:
-        """Whole lines a chunk; a line longer than LINE_MAX loses its tail."""
-        rest, skipping = b"", False
-        for chunk in self._chunks:
-            if skipping:
-                cut = chunk.find(b"\n")
-                if cut < 0:
-                    continue
-                chunk, skipping = chunk[cut:], False
-            data = rest + chunk
-            cut = data.rfind(b"\n") + 1
-            yield data[:cut]
-            rest, skipping = data[cut : cut + LINE_MAX], len(data) - cut > LINE_MAX
-        if rest:
-            yield rest + b"\n"
-
-    def _known(self, body: bytes) -> Iterator[tuple[int, str]]:
-        number, counted = self.count + 1, 0
-        for start in sorted(_starts(body)):
-            number, counted = number + body.count(b"\n", counted, start), start
-            line = body[start : min(body.find(b"\n", start), start + LINE_MAX)]
-            for piece in line.split(b"\r"):  # progress bars
-                yield number, _clean(piece.decode("utf-8", "replace"))
-
-
-def _starts(body: bytes) -> set[int]:
-    """Where the lines with a needle start. A search a needle is many times faster than one pattern of them all."""
-    found = set()
-    for needle in _NEEDLES:
-        at = body.find(needle)
-        while at >= 0:
-            found.add(body.rfind(b"\n", 0, at) + 1)
-            at = body.find(needle, body.find(b"\n", at))
-    return found
-
-
-def _clean(text: str) -> str:
-    if text.lstrip()[:1] == "{":
-        text = _unwrapped(text)
-    return _ESCAPES.sub("", text).strip()
-
-
-def _unwrapped(text: str) -> str:
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return next((record[key] for key in _WRAPPERS if isinstance(record.get(key), str)), text)
+def _nothing(begun: list[Load], lines: int, source: str) -> LogError:
+    if begun:
+        named = "; ".join(dict.fromkeys(f"{load.engine} {load.version}".strip() for load in begun))
+        return LogError(
+            f"settings found ({named}), no size line: the log ends before it, in {lines:,} lines",
+            source,
+            "give the log up to where the engine states its cache's size, or wait for it with --follow",
+        )
+    return LogError(
+        f"nothing about a KV cache in {lines:,} lines",
+        source,
+        "give the log from the engine's start on: vLLM, llama.cpp, ollama, SGLang and TensorRT-LLM say it there",
+    )
 
 
 # Loads: what the known lines add up to
@@ -222,6 +103,7 @@ class _Loads:
         self._pending: dict[str, _Pending] = {}
         self._done: deque[Load] = deque(maxlen=LOADS_MAX)
         self.forgotten = 0
+        self.begun: list[Load] = []  # those that state no size
 
     def take(self, row: Row, number: int, text: str) -> None:
         """Let ``row`` add what it finds in ``text``."""
@@ -251,18 +133,29 @@ class _Loads:
         if load.statements:
             self.forgotten += len(self._done) == LOADS_MAX
             self._done.append(load)
+        elif len(self.begun) < LOADS_MAX:
+            self.begun.append(load)
         return load
 
     def _start(self, row: Row, number: int, _text: str, match: re.Match[str]) -> None:
         self._flush(load := self._load(row.engine, number))
-        if load.statements:
+        said = {statement.kind for statement in load.statements}
+        if said and (row.kind != "engine" or not said <= set(_SETTING_UP)):
             self._close(row.engine)
             load = self._load(row.engine, number)
+        if row.kind == "api":
+            self._front(load, match)
         load.metadata.clear()
         load.clipped.clear()
         load.shape.clear()
         load.layer_widths.clear()
         load.version = match.groupdict().get("version") or load.version
+
+    @staticmethod
+    def _front(load: Load, match: re.Match[str]) -> None:
+        """A server's banner: what an earlier start said, that came to nothing, plays no part."""
+        kept = (*_FRONT, *(() if "version" in match.groupdict() else load.settings))
+        load.settings = {name: setting for name, setting in load.settings.items() if name in kept}
 
     def _context(self, row: Row, number: int, _text: str, _match: re.Match[str]) -> None:
         self._flush(old := self._load(row.engine, number))
@@ -320,8 +213,18 @@ class _Loads:
         values = {**pending.values, **_values(match)}
         pending.values.clear()
         pending.buffers.pop("rs_buffer" if row.kind == "state" else "buffer", None)  # the line adds them up itself
-        rank = _RANK.search(text, 0, match.start())
-        self._keep(load, Statement(row.kind, number, text[:TEXT_MAX], values, rank.group() if rank else ""))
+        self._keep(load, Statement(row.kind, number, text[:TEXT_MAX], values, _rank_in(text, match)))
+
+    def _memory(self, row: Row, number: int, text: str, match: re.Match[str]) -> None:
+        """What a rank has. One that has spoken before a size was stated speaks of a further start."""
+        load = self._load(row.engine, number)
+        rank = _rank_in(text, match)
+        spoken = any(each.kind == row.kind and each.rank == rank for each in load.statements)
+        if spoken and any(each.kind == "capacity" for each in load.statements):
+            self._close(row.engine)
+            new = self._load(row.engine, number)
+            new.version, new.settings = load.version, dict(load.settings)
+        self._statement(row, number, text, match)
 
     def _flush(self, load: Load) -> None:
         """Buffers that no total line followed are stated as they are."""
@@ -338,6 +241,11 @@ class _Loads:
             load.statements.append(statement)
         else:
             load.dropped += 1
+
+
+def _rank_in(text: str, match: re.Match[str]) -> str:
+    rank = _RANK.search(text, 0, match.start())
+    return rank.group() if rank else ""
 
 
 def _values(match: re.Match[str]) -> dict[str, Value]:

@@ -14,6 +14,7 @@ def audit_document(log: EngineLog, audits: list[Audited]) -> Document:
         log={"source": log.source, "lines": log.lines, "earlier_loads_left_out": log.forgotten},
         agrees=all(each.agrees for each in audits),
         checked=sum(len(each.checked) for each in audits),
+        restated=sum(bool(finding.restates) for each in audits for finding in each.checked),
         loads=[_load(each) for each in audits],
     )
 
@@ -23,6 +24,7 @@ def _load(audited: Audited) -> Document:
     return {
         "engine": load.engine,
         "version": load.version or None,
+        "rules": audited.rules or None,
         "line": load.line,
         "model": model_part(audited.model) if audited.model else None,
         "settings": [{"name": name, "value": value, "origin": origin} for name, value, origin in audited.used],
@@ -45,6 +47,8 @@ def _finding(finding: Finding) -> Document:
         "predicted_high": predicted.high if predicted else None,
         "unit": finding.unit,
         "difference": finding.difference,
+        "bytes": finding.note_bytes,
         "verdict": finding.verdict,
+        "restates_line": finding.restates or None,
         "why": finding.why,
     }

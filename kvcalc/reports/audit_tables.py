@@ -11,6 +11,7 @@ from rich.text import Text
 from kvcalc.audit.findings import Audited, Finding
 from kvcalc.core.log_facts import EngineLog
 from kvcalc.reports.to_table import plain_table
+from kvcalc.units import format_bytes
 
 STYLES = {"exact": "green", "agrees": "green", "differs": "bold red", "unchecked": "yellow"}
 MEANINGS = {"exact": "to the byte", "agrees": "as far as it is printed"}
@@ -42,7 +43,8 @@ def _load_view(audited: Audited) -> Iterator[RenderableType]:
 
 def _headline(audited: Audited) -> Text:
     load = audited.load
-    text = Text.assemble((load.engine, "bold"), f" {load.version}".rstrip(), f", from line {load.line:,} on")
+    rules = f" (rules of {audited.rules})" if audited.rules and audited.rules != load.version else ""
+    text = Text.assemble((load.engine, "bold"), f" {load.version}".rstrip(), rules, f", from line {load.line:,} on")
     if audited.model is not None:
         text.append(f", {audited.model.name} ({audited.model.source or 'flags'})")
     return text
@@ -55,23 +57,40 @@ def findings_table(findings: Iterable[Finding]) -> Table:
         table.add_row(
             f"{finding.line:,}",
             finding.what,
-            finding.stated,
+            _stated(finding),
             finding.predicted_text,
             finding.difference_text,
-            Text(finding.verdict, style=STYLES[finding.verdict]),
-            finding.why or (MEANINGS.get(finding.verdict, "") if finding.unit == "bytes" else ""),
+            Text(_word(finding), style=STYLES[finding.verdict]),
+            finding.why or _meaning(finding),
         )
     return table
 
 
+def _stated(finding: Finding) -> str:
+    """As printed; tokens also as bytes."""
+    return finding.stated if finding.note_bytes is None else f"{finding.stated} = {format_bytes(finding.note_bytes)}"
+
+
+def _word(finding: Finding) -> str:
+    return "restates" if finding.restates and finding.verdict in MEANINGS else finding.verdict
+
+
+def _meaning(finding: Finding) -> str:
+    if finding.restates and finding.verdict in MEANINGS:
+        return f"follows from line {finding.restates:,}: no second proof"
+    return MEANINGS.get(finding.verdict, "") if finding.unit == "bytes" else ""
+
+
 def _verdict(audited: Audited) -> Text:
     differing = [finding for finding in audited.findings if finding.verdict == "differs"]
-    checked = len(audited.checked)
+    checked = sum(not finding.restates or finding.verdict == "differs" for finding in audited.checked)
     if differing:
         return Text(f"{len(differing)} of {checked} figures differ", style="bold red")
+    left, restated = len(audited.findings) - len(audited.checked), len(audited.checked) - checked
     if not checked:
-        return Text("nothing could be checked", style="bold yellow")
-    left = len(audited.findings) - checked
+        verb = "follows" if restated == 1 else "follow"
+        said = f"{restated} {verb} from other lines of the log, {left} could not be checked" if restated else ""
+        return Text(said or "nothing could be checked", style="bold yellow")
     said = "the figure agrees" if checked == 1 else f"all {checked} figures agree"
     if left:
         said = f"{checked} figure{'s' * (checked > 1)} {'agree' if checked > 1 else 'agrees'}, {left} could not be checked"

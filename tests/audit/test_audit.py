@@ -298,10 +298,11 @@ def test_the_table_shows_stated_predicted_and_why(tmp_path: Path, capsys: pytest
 
 def test_the_json_has_its_keys(audit: Auditor) -> None:
     document = audit([cache(512, 4096, 32)], *LLAMA_8B).document
-    assert list(document) == ["schema_version", "verb", "log", "agrees", "checked", "loads"]
+    assert list(document) == ["schema_version", "verb", "log", "agrees", "checked", "restated", "loads"]
     assert list(document["loads"][0]) == [
         "engine",
         "version",
+        "rules",
         "line",
         "model",
         "settings",
@@ -320,7 +321,9 @@ def test_the_json_has_its_keys(audit: Auditor) -> None:
         "predicted_high": 2**28,
         "unit": "bytes",
         "difference": 0,
+        "bytes": None,
         "verdict": "agrees",
+        "restates_line": None,
         "why": "",
     }
 
@@ -352,4 +355,4 @@ def test_the_last_line_counts_what_was_left_open(tmp_path: Path, capsys: pytest.
     log = tmp_path / "v.log"
     log.write_text("\n".join(VLLM_LINES[1:]))
     assert main(["audit", str(log)]) == 0
-    assert "1 figure agrees, 1 could not be checked" in capsys.readouterr().out
+    assert "1 follows from other lines of the log, 1 could not be checked" in capsys.readouterr().out

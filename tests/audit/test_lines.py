@@ -203,7 +203,10 @@ def test_vllm_s_swap_space_tells_the_ranks() -> None:
     block = 16 * 32 * 2 * ROW
     log = "# GPU blocks: 10, # CPU blocks: {}"
     assert only(log.format(4 * GIB // block), PLAIN).verdict == "exact"
-    assert "one of 2 ranks" in only(log.format(8 * GIB // block), PLAIN).why
+    unsaid = only(log.format(8 * GIB // block), PLAIN)
+    assert (unsaid.verdict, unsaid.why) == ("unchecked", "the prediction without it is 2,048: add --dtype fp8 or --tp 2")
+    banner = "Initializing an LLM engine (v0.8.0) with config: kv_cache_dtype=bfloat16, tensor_parallel_size=1\n"
+    assert "another --swap-space" in only(banner + log.format(8 * GIB // block), PLAIN).why
     assert "swap-space" in only(log.format(3), PLAIN).why
     assert only(log.format(8 * GIB // block), PLAIN, Given(tp_size=2)).verdict == "exact"
 
@@ -222,7 +225,8 @@ def test_vllm_s_padding_needs_states() -> None:
 
 
 def test_a_fuller_token_is_another_type_or_draft_layers() -> None:
-    start = "Initializing a V1 LLM engine (v0.11.0) with config: max_seq_len=4096\nAvailable KV cache memory: 16.00 GiB\n"
+    start = "Initializing a V1 LLM engine (v0.11.0) with config: max_seq_len=4096, tensor_parallel_size=1\n"
+    start += "Available KV cache memory: 16.00 GiB\n"
     for tokens, words in ((262_144, "fp8"), (127_104, "1 more layer kept"), (43_000, "more is kept a token")):
         assert words in only(f"{start}GPU KV cache size: {tokens:,} tokens", PLAIN).why
 

@@ -15,7 +15,8 @@ import pytest
 
 from kvcalc.core.log_facts import Load, Statement
 from kvcalc.errors import LogError
-from kvcalc.readers.engine_log import CHUNK, LINE_MAX, LOADS_MAX, STATEMENTS_MAX, read_log, read_log_file
+from kvcalc.readers.engine_log import LOADS_MAX, STATEMENTS_MAX, read_log, read_log_file
+from kvcalc.readers.engine_log_bytes import CHUNK, LINE_MAX
 
 CAPACITY = "GPU KV cache size: 163,840 tokens, Maximum concurrency for 32,768 tokens per request: 5.00x"
 
