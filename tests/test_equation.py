@@ -41,7 +41,7 @@ FACTORS = [
     ("B", "sequences", "1", "flag --batch"),
     ("T", "cached positions of a sequence", "10", "flag --tokens"),
     ("H_kv", "key/value heads", "2", "flag --kv-heads"),
-    ("D_h", "features of a head", "4", "flag --head-dim"),
+    ("D_h", "head dimension", "4", "flag --head-dim"),
     ("s", "bytes of an element (float16)", "2", "flag --dtype"),
 ]
 
@@ -57,7 +57,7 @@ def test_the_text_ends_with_total_growth_and_what_is_left_out(cli: Cli) -> None:
     text = cli(*SMALL, "--tokens", 10).out
     squeezed = [" ".join(line.split()) for line in text.splitlines()]
     assert "total 640 bytes 640 B" in squeezed
-    assert f"per further token {2 * 2 * 2 * 4 * 2} bytes 64 B" in squeezed
+    assert f"per additional token {2 * 2 * 2 * 4 * 2} bytes 64 B" in squeezed
     left_out = next(line for line in squeezed if line.startswith("not counted:"))
     assert all(word in left_out for word in ("weights", "activations", "padding", "allocator overhead"))
 
@@ -74,7 +74,7 @@ def test_the_small_shape_as_json(cli: Cli) -> None:
 def test_the_preset_shows_512_mib_with_its_defaults_marked(cli: Cli) -> None:
     text = cli("estimate", "--preset", "llama-8b").out
     rows = {line.split()[0]: line for line in text.splitlines() if line.strip()}
-    assert "512 MiB" in rows["llama-8b"]
+    assert "512 MiB" in rows["llama-8b:"]
     assert "536,870,912 bytes" in rows["total"]
     assert rows["B"].rstrip().endswith("default")
     assert rows["T"].rstrip().endswith("default")

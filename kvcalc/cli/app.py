@@ -59,6 +59,15 @@ kvcalc sweep --tokens 1k..32k
 kvcalc compare llama-8b qwen3-8b gemma-3-27b --tokens 32k
 """
 
+GREETING = """kvcalc: how much memory a language model's KV cache takes
+
+How big is the cache?           kvcalc estimate --preset llama-8b --tokens 32k
+What fits on my card?           kvcalc fit qwen3-8b --gpu rtx-4090 --weights auto
+Will this launch line work?     kvcalc check 'vllm serve Qwen/Qwen3-8B --max-model-len 32768'
+
+kvcalc --help lists all commands; kvcalc help VERB explains one.
+"""
+
 
 def _version(value: bool) -> None:
     if value:
@@ -99,6 +108,13 @@ def _command(verb: str | None) -> Any:
     return group
 
 
+def _plain_words(words: list[str]) -> list[str]:
+    """``help VERB`` and ``version`` as people type them."""
+    if words[:1] == ["help"]:
+        return [*words[1:2], "--help"]
+    return ["--version"] if words == ["version"] else words
+
+
 def _only_named() -> None:
     """Stands for a verb in the overview. A line that names a verb gets that verb."""
 
@@ -118,9 +134,13 @@ def examples(lines: tuple[str, ...]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command line in this process and return its exit code; never exits the interpreter."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = _plain_words(list(sys.argv[1:] if argv is None else argv))
     verb = _verb_of(words)
     try:
+        if not words and _COMPLETING not in os.environ:
+            sys.stdout.write(GREETING)
+            sys.stdout.flush()
+            return ExitCode.OK
         result = _command(verb).main(args=words, prog_name="kvcalc", standalone_mode=False)
         sys.stdout.flush()
         if result == INTERRUPTED:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from typer import Option
+
 from kvcalc.cli.grouping import takes_groups
 from kvcalc.cli.model_args import load
 from kvcalc.cli.options import Forcing, Naming, OneModel, OneSize, Paging, Rules, Showing, Types
@@ -28,6 +32,10 @@ def command(
     showing: Showing,
     paging: Paging,
     forcing: Forcing,
+    verbose: Annotated[
+        bool,
+        Option("--verbose", "-v", help="Every input with its origin, and all of the engine's figures.", rich_help_panel="Output"),
+    ] = False,
 ) -> int:
     """How big is this cache, term by term."""
     if paging.html is not None:
@@ -43,7 +51,7 @@ def command(
     else:
         from kvcalc.reports.to_table import estimate_view
 
-        show(estimate_view(found))
+        show(estimate_view(found, verbose))
     if paging.html is not None:
         from kvcalc.cli.drawing import write_page
         from kvcalc.reports.html import page

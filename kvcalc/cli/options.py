@@ -52,7 +52,7 @@ class Described(Group):
     file: Annotated[Text, _model("--file", metavar="FILE", text="With --hub: the GGUF file of that repository.")] = None
     revision: Annotated[Text, _model("--revision", metavar="NAME", text="With --hub: a branch, tag or commit.")] = None
     kv_heads: Annotated[Text, _model("--kv-heads", metavar="N", text="H_kv: key/value heads of a layer.")] = None
-    head_dim: Annotated[Text, _model("--head-dim", metavar="N", text="D_h: features of a head.")] = None
+    head_dim: Annotated[Text, _model("--head-dim", metavar="N", text="D_h: the head dimension.")] = None
     v_head_dim: Annotated[Text, _model("--v-head-dim", metavar="N", text="Features of a value head, where they differ.")] = None
     heads: Annotated[Text, _model("--heads", metavar="N", text="Query heads.")] = None
     hidden_size: Annotated[Text, _model("--hidden-size", metavar="N", text="Width of the model.")] = None

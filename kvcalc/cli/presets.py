@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -15,8 +15,9 @@ from kvcalc.cli.output import show, warn, write_json
 from kvcalc.errors import PresetError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from kvcalc.core.model import Model
     from kvcalc.readers.preset_schema import Preset
 
 EXAMPLES = (
@@ -50,9 +51,17 @@ def command(
     chosen = [preset.model_dump() for preset in ([exact] if exact else _filtered(name, presets_dir))]
     if showing.json:
         write_json(preset_tables.presets_document(chosen))
+    elif exact:
+        show(preset_tables.preset_view(chosen[0]))
     else:
-        show(preset_tables.preset_view(chosen[0]) if exact else preset_tables.presets_view(chosen))
+        show(preset_tables.presets_view(chosen, [_model(each) for each in chosen]))
     return 0
+
+
+def _model(preset: Mapping[str, Any]) -> Model:
+    from kvcalc.readers.hf_config import model_of
+
+    return model_of(preset["config"], f"preset {preset['name']}", preset["name"], source_format="preset")
 
 
 def _print_file(name: str | None, folder: Path | None, showing: Showing) -> int:

@@ -21,7 +21,7 @@ def comparison_view(rows: Rows, width: int) -> RenderableType:
     several = len(rows[0]) > 1
     growth, fixed = (f"{name} at {longest}" if several else name for name in ("bytes/token", "fixed"))
     heads = ["model", "layers", growth, fixed, *(f"at {format_count(found.tokens)}" for found in rows[0]), ""]
-    table = plain_table(*heads, right=range(2, 4 + len(rows[0])))
+    table = plain_table(*heads, right=range(2, 4 + len(rows[0])), spare=(len(heads) - 1, 3, 1))
     largest = max(map(_last_bytes, rows))
     for row in sorted(rows, key=lambda each: (not _held(each[-1]), _last_bytes(each))):
         drawn = bar(_last_bytes(row), largest, BARS[width >= NARROW])

@@ -48,10 +48,16 @@ def fit_view(found: Fit) -> RenderableType:
 
 def _headline(found: Fit) -> Text:
     text = Text()
-    text.append(found.model.name, style="bold")
-    text.append(f"  under {found.engine.name} {found.plan.rules.said} rules  ")
+    text.append(f"{found.model.name}: ", style="bold")
     text.append(answer_words(found), style="bold green" if found.fits else "bold red")
+    text.append(f" ({_whose(found.plan)})")
     return text
+
+
+def _whose(plan: Plan) -> str:
+    release = f" {plan.rules.said}" if plan.engine.releases.versioned else ""
+    ranks = f", on each of {plan.ranks} ranks" if plan.ranks and plan.ranks > 1 else ""
+    return f"engine: {plan.engine.name}{release}{ranks}"
 
 
 def answer_words(found: Fit) -> str:
@@ -94,7 +100,7 @@ def _count(count: int, what: str) -> str:
 
 def _room_table(plan: Plan, memory: Memory, found: Fit | None = None) -> Table:
     budget, held_back, ranks = budget_of(plan, memory), plan.held_back, plan.ranks or 1
-    table = plain_table("", "bytes", "", "", right=(1, 2))
+    table = plain_table("", "bytes", "", "", right=(1, 2), spare=(1,))
     table.show_header = False
     table.add_row("memory", f"{memory.device_bytes:,}", format_bytes(memory.device_bytes), memory.origin)
     if memory.utilization != 1:
@@ -208,9 +214,9 @@ def _memory_part(plan: Plan, memory: Memory) -> Document:
 
 def frontier_view(memory: Memory, found: Frontier) -> RenderableType:
     """Pairs of batch and length that just fit."""
-    model, engine = found.plan.model, found.plan.engine
-    head = Text.assemble((model.name, "bold"), f"  under {engine.name} {found.plan.rules.said} rules")
-    table = plain_table("sequences", "tokens each", "tokens in all", "bytes", "", right=(0, 1, 2, 3, 4))
+    model = found.plan.model
+    head = Text.assemble((model.name, "bold"), f" ({_whose(found.plan)})")
+    table = plain_table("sequences", "tokens each", "tokens in all", "bytes", "", right=(0, 1, 2, 3, 4), spare=(3,))
     rows = found.rows
     for batch, tokens, size in rows:
         beyond = "+" if tokens == CEILING else "*" if _beyond(model, tokens) else ""

@@ -1,4 +1,4 @@
-"""Tables that stay whole: where a terminal is too narrow for the columns, each row becomes a few lines of its own.
+"""Tables that stay whole: where a terminal is too narrow, spare columns go first, and then each row takes a few lines.
 
 A figure that is cut looks like another figure, and words broken letter by letter can't be read.
 """
@@ -6,6 +6,8 @@ A figure that is cut looks like another figure, and words broken letter by lette
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -17,18 +19,40 @@ GAP = 2  # blanks between columns
 
 
 class FittingTable(Table):
-    """A table; or, below the width that its figures and longest words take, ``heading  value`` line by line."""
+    """A table; or, below the width that its figures and longest words take, ``heading  value`` line by line.
+
+    ``spare`` are columns that say again what others say (a bar, exact bytes beside a size): they are left out first, in order.
+    """
+
+    spare: tuple[int, ...] = ()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Rows side by side where they fit."""
         needs = [self._need(console, column) for column in self.columns]
-        room = options.max_width - GAP * (len(needs) - 1)
-        if self.row_count == 0 or sum(least for least, _ in needs) <= room:
-            yield from self._side_by_side(console, options, shared_widths(needs, room))
-        else:
+        kept = self._kept([least for least, _ in needs], options.max_width)
+        if kept is None and self.row_count:
             yield from self._records(console)
+            return
+        shown = self if kept is None or len(kept) == len(needs) else self._of(kept)
+        needs = [needs[index] for index in kept or range(len(needs))]
+        yield from shown.side_by_side(console, options, shared_widths(needs, options.max_width - GAP * (len(needs) - 1)))
 
-    def _side_by_side(self, console: Console, options: ConsoleOptions, widths: Sequence[int]) -> RenderResult:
+    def _kept(self, least: Sequence[int], width: int) -> list[int] | None:
+        """The columns that have room side by side: all, or all but some of the spare ones; None where they don't."""
+        kept = list(range(len(least)))
+        for index in (None, *self.spare):
+            kept = [each for each in kept if each != index]
+            if sum(least[each] for each in kept) + GAP * (len(kept) - 1) <= width:
+                return kept
+        return None
+
+    def _of(self, kept: Sequence[int]) -> FittingTable:
+        """The same rows with some of the columns."""
+        found = copy(self)
+        found.columns = [replace(self.columns[index], _index=place) for place, index in enumerate(kept)]
+        return found
+
+    def side_by_side(self, console: Console, options: ConsoleOptions, widths: Sequence[int]) -> RenderResult:
         """Every cell has the room that it needs, so that only headings are left to wrap in a column of figures."""
         whole = [column.no_wrap for column in self.columns]
         for column, width in zip(self.columns, widths, strict=True):

@@ -12,7 +12,8 @@ from kvcalc.core.fields import Fields
 from kvcalc.core.layers import Layer, Part, Recurrent
 from kvcalc.core.model import LayerTally, Model
 from kvcalc.engines.estimate import Estimate
-from kvcalc.reports.to_table import COMPONENT_NAMES, plain_table
+from kvcalc.reports.to_table import COMPONENT_NAMES, equal_runs, plain_table
+from kvcalc.reports.to_table import spans as spans_of
 from kvcalc.units import format_bytes
 
 # Which neutral fields decide what: only those that the model's rule really read are shown.
@@ -78,18 +79,15 @@ def _asked(found: Estimate) -> Text:
 def layout_table(found: Estimate, each: bool) -> Table:
     """A row a part of each run of equal layers."""
     table = plain_table("layers", "kind", "heads", "K", "V", "kept", "B/token", "fixed B", right=(2, 3, 4, 5, 6, 7))
-    for run in found.tally.layers:
-        spans = [str(run.first + index) for index in range(run.count)] if each else [_span(run)]
+    for alike in [[run] for run in found.tally.layers] if each else equal_runs(found.tally.layers):
+        run = alike[0]
+        spans = [str(run.first + index) for index in range(run.count)] if each else [spans_of(alike)]
         rows = layout_rows(run)
         for span in spans:
             for index, row in enumerate(rows):
                 values = (row.part, row.heads, row.k_width, row.v_width, row.kept, row.per_token, row.fixed)
                 table.add_row(span if index == 0 else "", *values)
     return table
-
-
-def _span(run: LayerTally) -> str:
-    return str(run.first) if run.count == 1 else f"{run.first}-{run.first + run.count - 1}"
 
 
 def layout_rows(run: LayerTally) -> list[Row]:

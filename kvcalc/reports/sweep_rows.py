@@ -157,7 +157,8 @@ def _table(page: list[Cell], constant: frozenset[str], bar_width: int) -> Table:
     numeric = [index for index, name in enumerate(names) if name in ("batch_size", "tokens", "total_bytes")]
     fits = ["fits"] if any(cell.fits is not None for cell in page) else []
     heads = [*(_HEADS[name] for name in names), "size", *fits, "", ""]
-    table = plain_table(*heads, right=[*numeric, len(names)])
+    exact = (names.index("total_bytes"),)
+    table = plain_table(*heads, right=[*numeric, len(names)], spare=(len(heads) - 2, *exact))
     table.columns[-1].no_wrap = True
     largest = max(cell.total_bytes or 0 for cell in page)
     for cell in page:

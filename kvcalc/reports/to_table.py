@@ -24,8 +24,8 @@ BAR = "█"
 LABELS = {"batch_size": "B", "tokens": "T", "k_dtype": "K type", "v_dtype": "V type", "encoder_tokens": "E"}
 
 
-def plain_table(*headings: str, right: Iterable[int] = (), title: str = "") -> Table:
-    """A table in the house form: no frame, numbers to the right."""
+def plain_table(*headings: str, right: Iterable[int] = (), title: str = "", spare: tuple[int, ...] = ()) -> Table:
+    """A table without a frame, numbers to the right; ``spare`` columns go first where a terminal is narrow."""
     table = FittingTable(
         box=None,
         title=title or None,
@@ -35,6 +35,7 @@ def plain_table(*headings: str, right: Iterable[int] = (), title: str = "") -> T
         header_style="bold",
         padding=(0, GAP, 0, 0),
     )
+    table.spare = spare
     numeric = set(right)
     for index, heading in enumerate(headings):
         right_side = index in numeric
@@ -42,30 +43,64 @@ def plain_table(*headings: str, right: Iterable[int] = (), title: str = "") -> T
     return table
 
 
-def estimate_view(found: Estimate) -> RenderableType:
-    """The whole answer to ``estimate``."""
+def estimate_view(found: Estimate, verbose: bool = True) -> RenderableType:
+    """The answer to ``estimate``: all of it, or of an engine's what most people read first."""
+    brief = not verbose and found.engine.releases.versioned
     parts: list[RenderableType] = [headline(found), ""]
     factors = equation_factors(found)
-    parts += [factors_table(factors) if factors else inputs_table(found), ""]
+    if brief:
+        parts += [Text(asked_line(found)), ""]
+    else:
+        parts += [factors_table(factors) if factors else inputs_table(found), ""]
     if not factors:
         parts += [layers_table(found.tally.layers, found.tally.shared), ""]
-    parts += list(summary(found))
+    parts += list(summary(found, brief))
     return Group(*parts)
 
 
 def headline(found: Estimate) -> Text:
-    """Model, engine, total; or the refusal in its place."""
+    """Model, total, engine and ranks; or the refusal in its place."""
     text = Text()
-    text.append(found.model.name, style="bold")
-    whose = f"{found.engine.name} {found.release}"
+    text.append(f"{found.model.name}: ", style="bold")
     if found.tally.fits:
-        text.append(f"  under {whose} rules  ")
         text.append(format_bytes(found.total_bytes), style="bold green")
     else:
-        text.append("  refused", style="bold red")
-        text.append(f" under {whose} rules")
-        text.append(f": {found.tally.refusal}" if found.tally.refusal else "", style="red")
+        text.append("refused", style="bold red")
+    text.append(f" ({whose(found)})")
+    if found.tally.refusal:
+        text.append(f": {found.tally.refusal}", style="red")
     return text
+
+
+def whose(found: Estimate) -> str:
+    """``engine: vllm 0.33.0, one rank of tp 2``: whose rules made a figure, and what part of the cache it is."""
+    release = f" {found.release}" if found.engine.releases.versioned else ""
+    said = {name: found.tally.request.get(name, (None, ""))[0] for name in RANK_NAMES}
+    sizes = [f"{RANK_NAMES[name]} {size}" for name, size in said.items() if isinstance(size, int) and size > 1]
+    ranks = f", one rank of {' x '.join(sizes)}" if sizes else ""
+    unchecked = ", unchecked" if found.unchecked else ""
+    return f"engine: {found.engine.name}{release}{ranks}{unchecked}"
+
+
+RANK_NAMES = {
+    "tp_size": "tp",
+    "tensor_parallel_size": "tp",
+    "pp_size": "pp",
+    "pipeline_parallel_size": "pp",
+    "dp_size": "dp",
+    "data_parallel_size": "dp",
+}
+
+
+def asked_line(found: Estimate) -> str:
+    """``1 sequence of 4,096 tokens, bfloat16 keys and values``."""
+    asked = {name: value for name, (value, _) in found.tally.request.items()}
+    batch, tokens = asked.get("batch_size"), asked.get("tokens")
+    sequences = f"{batch:,} sequence{'' if batch == 1 else 's'}" if isinstance(batch, int) else f"{batch} sequences"
+    length = f"{'up to ' if found.request.lengths else ''}{tokens:,} tokens" if isinstance(tokens, int) else f"{tokens} tokens"
+    k_dtype, v_dtype = asked.get("k_dtype"), asked.get("v_dtype")
+    types = f"{k_dtype} keys and values" if k_dtype == v_dtype else f"{k_dtype} keys, {v_dtype} values"
+    return f"{sequences} of {length}, {types}; -v shows the engine's own figures and where each input came from"
 
 
 Factor = tuple[str, str, str, str]
@@ -95,7 +130,7 @@ def equation_factors(found: Estimate) -> list[Factor]:
         ("B", "sequences", f"{resolved['batch_size'][0]:,}", resolved["batch_size"][1]),
         ("T", "cached positions of a sequence", f"{resolved['tokens'][0]:,}", resolved["tokens"][1]),
         ("H_kv", "key/value heads", f"{part.num_kv_heads:,}", heads_origin or "the model's rule"),
-        ("D_h", "features of a head", f"{part.head_dim:,}", width_origin or "the model's rule"),
+        ("D_h", "head dimension", f"{part.head_dim:,}", width_origin or "the model's rule"),
         ("s", f"bytes of an element ({dtype})", f"{dtype.block_bytes}", resolved["k_dtype"][1]),
     ]
 
@@ -124,7 +159,7 @@ def inputs_table(found: Estimate) -> Table:
 
 def layers_table(layers: Sequence[LayerTally], shared: Sequence[Array] = ()) -> Table:
     """A row for all equal layers, wherever they stand, and one a pool array."""
-    table = plain_table("layers", "at", "kind", "positions", "holds", "bytes a layer", "bytes", right=(0, 3, 5, 6))
+    table = plain_table("layers", "at", "kind", "positions", "holds", "bytes a layer", "bytes", right=(0, 3, 5, 6), spare=(5,))
     for alike in equal_runs(layers):
         run, count = alike[0], sum(each.count for each in alike)
         kept = kept_positions(run)
@@ -181,12 +216,12 @@ def holds(arrays: Sequence[Array]) -> str:
 def _waste_row(rows: Table, found: Estimate) -> None:
     if found.waste_bytes:
         less = found.waste_bytes < 0  # only whole chunks are stored
-        label = "short of what the sequences keep" if less else "beyond what the sequences keep"
+        label = "not stored" if less else "allocation overhead"
         share = Fraction(100 * found.waste_bytes, found.total_bytes) if found.total_bytes else None
         rows.add_row(label, f"{abs(found.waste_bytes):,} bytes", "" if less or share is None else f"{share:.1f}% of the total")
 
 
-def summary(found: Estimate) -> Iterable[RenderableType]:
+def summary(found: Estimate, brief: bool = False) -> Iterable[RenderableType]:
     """Total, growth, what is held, what is left out, and whatever must be said."""
     rows = plain_table("", "", "", right=(1,))
     rows.show_header = False
@@ -199,19 +234,19 @@ def summary(found: Estimate) -> Iterable[RenderableType]:
         )
     _waste_row(rows, found)
     if found.bytes_per_token is not None:
-        rows.add_row("per further token", f"{exact_number(found.bytes_per_token)} bytes", _growth(found))
+        rows.add_row("per additional token", f"{exact_number(found.bytes_per_token)} bytes", _growth(found))
     if found.fixed_bytes:
-        rows.add_row("no longer growing", f"{found.fixed_bytes:,} bytes", format_bytes(found.fixed_bytes))
+        rows.add_row("fixed", f"{found.fixed_bytes:,} bytes", format_bytes(found.fixed_bytes))
     split = {name: size for name, size in found.tally.component_bytes().items() if size}
-    if len(split) > 1:
+    if len(split) > 1 and not brief:
         for name, size in split.items():
-            rows.add_row(f"of it {COMPONENT_NAMES[name]}", f"{size:,} bytes", format_bytes(size))
+            rows.add_row(f"of which {COMPONENT_NAMES[name]}", f"{size:,} bytes", format_bytes(size))
     yield rows
-    yield from _report(found)
+    yield from _log_line(found) if brief else _report(found)
     yield Text.assemble(("not counted: ", "bold"), "; ".join(found.excluded))
     for note in found.tally.notes:
         yield Text.assemble(("note: ", "bold"), note)
-    for note in _row_notes(found.tally.layers):
+    for note in () if brief else _row_notes(found.tally.layers):
         yield Text.assemble(("note: ", "bold"), note)
     for warning in found.warnings:
         yield Text.assemble(("warning: ", "bold yellow"), warning)
@@ -256,6 +291,13 @@ def _report(found: Estimate) -> Iterable[RenderableType]:
     for name, text in long.items():
         yield Padding(Text.assemble((f"{name}: ", "bold"), text), (0, 0, 1, 0))
     yield from (Padding(_rows_table(rows), (0, 0, 1, 0)) for rows in nested.values())
+
+
+def _log_line(found: Estimate) -> Iterable[RenderableType]:
+    """What the engine itself would print, where it prints a figure."""
+    line = found.tally.report.get("log_line")
+    if isinstance(line, str):
+        yield Text.assemble(("its log would say: ", "bold"), line)
 
 
 def _is_table(value: object) -> TypeGuard[list[dict[str, object]]]:

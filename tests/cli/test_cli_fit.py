@@ -129,7 +129,7 @@ def test_people_get_a_page(capsys: pytest.CaptureFixture[str], words: list[str])
     out, problems = capsys.readouterr()
     assert code in (0, 1)
     assert not problems
-    assert "rules" in out.splitlines()[0]
+    assert "(engine: " in out.splitlines()[0]
     assert "for the cache" in out
 
 

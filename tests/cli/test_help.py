@@ -33,10 +33,16 @@ INFO 01-01 00:00:00 [kv_cache_utils.py:1] GPU KV cache size: 131,072 tokens
 """
 
 
-def test_the_bare_command_shows_help_and_ends_as_a_usage_error(cli: Cli) -> None:
+def test_the_bare_command_asks_three_questions(cli: Cli) -> None:
     ran = cli()
-    assert (ran.code, ran.err) == (2, "")
-    assert all(verb in ran.out for verb in VERBS)
+    assert (ran.code, ran.err) == (0, "")
+    assert [line.split("kvcalc ")[1].split()[0] for line in ran.out.splitlines()[2:5]] == ["estimate", "fit", "check"]
+
+
+@pytest.mark.parametrize("words", [("help",), ("help", "fit"), ("version",)], ids=" ".join)
+def test_words_instead_of_flags(words: tuple[str, ...], cli: Cli) -> None:
+    flags = {("help",): ("--help",), ("help", "fit"): ("fit", "--help"), ("version",): ("--version",)}[words]
+    assert cli(*words) == cli(*flags)
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,9 @@ def test_a_terminal_of_any_width_shows_every_figure_whole(words: list[str], colu
     (narrow, code), (wide, _) = (in_terminal([*KVCALC, *words], width) for width in (columns, 200))
     assert code == 0
     assert b"Traceback" not in narrow
-    assert set(figures(wide)) <= set(figures(narrow))
+    assert set(figures(narrow)) <= set(figures(wide))  # none is cut
+    if columns == 80:  # below that, columns that say a figure again (a bar, exact bytes beside a size) are left out
+        assert set(figures(wide)) <= set(figures(narrow))
     assert max(len(line.rstrip()) for line in narrow.decode().splitlines()) <= columns
 
 

@@ -77,3 +77,17 @@ def test_a_heading_wraps_before_a_figure_does() -> None:
 )
 def test_columns_share_what_room_there_is(needs: list[tuple[int, int]], room: int, widths: list[int]) -> None:
     assert shared_widths(needs, room) == widths
+
+
+def test_spare_columns_go_before_a_row_is_taken_apart() -> None:
+    rows = plain_table("model", "bytes", "size", "", right=(1, 2), spare=(3, 1))
+    rows.add_row("a-model", FIGURES[0], FIGURES[2], "█████")
+    widths = {
+        80: ["a-model", FIGURES[0], "512.00", "MiB", "█████"],
+        35: ["a-model", FIGURES[0], "512.00", "MiB"],
+        20: ["a-model", "512.00", "MiB"],
+    }
+    for width, words in widths.items():
+        out = io.StringIO()
+        Console(file=out, width=width).print(rows)
+        assert out.getvalue().splitlines()[1].split() == words
