@@ -31,15 +31,16 @@ ALLOWED: dict[str, set[str]] = {
     "engines": {*BASE, "core", "architectures"},
     "audit": PURE,
     "launch": {"errors", "values"},  # text in, settings out: knows no model and no engine of ours
+    "check": {*PURE, "launch"},
     "readers": PURE,
-    "reports": {*PURE, "audit", "launch", "__init__"},
+    "reports": {*PURE, "audit", "launch", "check", "__init__"},
     "verify": PURE,
     "api": {*PURE, "readers"},
-    "cli": {*PURE, "audit", "launch", "readers", "reports", "verify", "api", "__init__"},
+    "cli": {*PURE, "audit", "launch", "check", "readers", "reports", "verify", "api", "__init__"},
     "__init__": {*PURE, "api"},
     "__main__": {"cli"},
 }
-STDLIB_ONLY = {*PURE, "audit"}
+STDLIB_ONLY = {*PURE, "audit", "check"}
 HEAVY = {"torch", "matplotlib", "huggingface_hub", "transformers", "numpy", "llama_cpp", "vllm", "gguf"}
 TORCH_HOME = "verify"
 IMPURE = {

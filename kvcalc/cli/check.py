@@ -1,39 +1,77 @@
-"""``kvcalc check``: what a launch line, a script or a manifest sets, and what comes of it."""
+"""``kvcalc check``: what a launch line, a script or a manifest sets, whether it fits, and what to change in it."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from kvcalc.cli.grouping import takes_groups
-from kvcalc.cli.options import Showing
+from kvcalc.cli import completion
+from kvcalc.cli.grouping import Group, takes_groups
+from kvcalc.cli.options import NONE_GIVEN, Showing, Text
 from kvcalc.cli.output import show, write_json
 from kvcalc.errors import ExitCode, UsageError
 from kvcalc.launch.values import Launch, LaunchError
 
 EXAMPLES = (
-    "kvcalc check 'vllm serve Qwen/Qwen3-8B -tp 2 --max-model-len 32k' --settings",
-    "kvcalc check compose.yaml --settings",
+    "kvcalc check 'vllm serve Qwen/Qwen3-8B -tp 2 --max-model-len 32k' --gpu rtx-4090",
+    "kvcalc check 'llama-server -m Qwen3-8B-Q4_K_M.gguf -c 128k' --settings",
+    "kvcalc check compose.yaml --gpu h100",
 )
 STDIN = "-"
+_WORST = (ExitCode.OK, ExitCode.NO, ExitCode.USAGE, ExitCode.UNSUPPORTED)
+
+
+class Beside(Group):
+    """What the launch line itself doesn't say."""
+
+    gpu: Annotated[
+        Text,
+        Option("--gpu", metavar="NAME", help="The card it runs on.", rich_help_panel="Request", autocompletion=completion.gpus),
+    ] = None
+    memory: Annotated[
+        Text, Option("--memory", "-m", metavar="SIZE", help="Memory of one device: 24GiB, 24GB.", rich_help_panel="Request")
+    ] = None
+    model: Annotated[
+        Text,
+        Option("--model", metavar="MODEL", help="A preset, config.json or GGUF file, where the line's own name is not known."),
+    ] = None
+    hub: Annotated[bool, Option("--hub", help="Look the line's model up on the hub.")] = False
+    weights: Annotated[
+        Text, Option("--weights", metavar="SIZE", help="The whole model's weights: 16GB.", rich_help_panel="Request")
+    ] = None
+    overhead: Annotated[
+        Text,
+        Option("--overhead", metavar="SIZE", help="What else a device holds: activations, graphs.", rich_help_panel="Request"),
+    ] = None
+    var: Annotated[
+        list[str], Option("--var", metavar="NAME=VALUE", help="A variable that the text leaves open.", rich_help_panel="Request")
+    ] = NONE_GIVEN
+    env: Annotated[
+        bool, Option("--env", help="Fill in variables from this shell's environment too.", rich_help_panel="Request")
+    ] = False
 
 
 @takes_groups
 def command(
     what: Annotated[
         list[str],
-        Argument(help="A launch line (quoted, or after --), a file, or - for a pipe.", show_default=False, metavar="WHAT…"),
+        Argument(help="A launch line (quoted, or after --), files, or - for a pipe.", show_default=False, metavar="WHAT…"),
     ],
+    beside: Beside,
     showing: Showing,
     settings: Annotated[bool, Option("--settings", help="Print only what was read.", rich_help_panel="Output")] = False,
-    env: Annotated[
-        bool, Option("--env", help="Fill in variables from this shell's environment too.", rich_help_panel="Request")
-    ] = False,
 ) -> int:
-    """What a launch line, a script or a manifest sets, and which of its flags count."""
-    del settings  # nothing else is answered yet
-    launches = read(what, env)
+    """Whether a launch line, a script or a manifest fits its card, and what to change in it."""
+    launches = read(what, _variables(beside))
+    if settings:
+        _show_settings(launches, showing)
+        return ExitCode.OK
+    return _answer(launches, beside, showing)
+
+
+def _show_settings(launches: list[Launch], showing: Showing) -> None:
     if showing.json:
         from kvcalc.reports.check_json import settings_document
 
@@ -42,36 +80,61 @@ def command(
         from kvcalc.reports.check_tables import settings_view
 
         show(settings_view(launches))
-    return ExitCode.OK
 
 
-def read(what: list[str], env: bool) -> list[Launch]:
+def _answer(launches: list[Launch], beside: Beside, showing: Showing) -> int:
+    from kvcalc.check.answer import CODES, OPEN, answer
+    from kvcalc.check.question import Room
+    from kvcalc.cli.launch_models import known_model
+
+    if beside.gpu and beside.memory:
+        raise UsageError("the memory is named twice", fix="give --gpu or --memory")
+    room = Room(beside.gpu or "", beside.memory or "", beside.overhead or "")
+    answers = [
+        answer(launch, lambda asked: known_model(asked, beside.model or "", beside.hub, beside.weights or ""), room)
+        for launch in launches
+    ]
+    if all(each.verdict == OPEN and each.problem is not None for each in answers) and answers[0].problem is not None:
+        raise answers[0].problem  # nothing could be answered, and the first reason says why
+    if showing.json:
+        from kvcalc.reports.check_json import answers_document
+
+        write_json(answers_document(answers))
+    else:
+        from kvcalc.reports.check_tables import answers_view
+
+        show(answers_view(answers))
+    return max((CODES[each.verdict] for each in answers), key=_WORST.index)
+
+
+def read(what: list[str], given: Mapping[str, str]) -> list[Launch]:
     """The launches in what was given: files, or words that make one line. Raises LaunchError, UsageError."""
-    if not what:
-        raise UsageError("nothing to check", fix="give a launch line, a file, or - for a pipe")
     from kvcalc.launch.forms import read_launches
 
-    given = _environment() if env else {}
     paths = [text for text in what if text == STDIN or _is_file(text)]
     if len(paths) != len(what):
         text = what[0] if len(what) == 1 else " ".join(_quoted(word) for word in what)
+        _not_a_path(text)
         return _some(read_launches(text, "", {}, given), "the command line")
     texts = {path: _text(path) for path in paths}
     found = [launch for path, text in texts.items() for launch in read_launches(text, path, _beside(texts, path), given)]
     return _some(found, ", ".join(paths))
 
 
-def _beside(texts: dict[str, str], path: str) -> dict[str, str]:
+def _not_a_path(text: str) -> None:
+    """One word that looks like a file, and is none. Raises LaunchError."""
+    if " " not in text.strip() and text.endswith((".yaml", ".yml", ".sh", ".service", ".py", ".env", ".toml", ".json")):
+        raise LaunchError("there is no such file", text[:200], "check the path")
+
+
+def _beside(texts: Mapping[str, str], path: str) -> dict[str, str]:
     return {name: text for name, text in texts.items() if name != path}
 
 
 def _some(found: list[Launch], where: str) -> list[Launch]:
     if not found:
-        raise LaunchError(
-            "no engine is started here",
-            where,
-            "give a line that starts vLLM, SGLang, llama.cpp, TensorRT-LLM, MLX-LM, Ollama or LMDeploy",
-        )
+        engines = "vLLM, SGLang, llama.cpp, TensorRT-LLM, MLX-LM, Ollama or LMDeploy"
+        raise LaunchError("no engine is started here", where, f"give a line that starts {engines}")
     return found
 
 
@@ -93,10 +156,17 @@ def _text(path: str) -> str:
     return sys.stdin.buffer.read(MAX_BYTES + 1).decode("utf-8", "replace")
 
 
-def _environment() -> dict[str, str]:
+def _variables(beside: Beside) -> dict[str, str]:
+    """Variables from the flags, and from the environment where that is asked for. Raises UsageError."""
     import os
 
-    return dict(os.environ)
+    found = dict(os.environ) if beside.env else {}
+    for text in beside.var:
+        name, equals, held = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise UsageError(f"--var {text[:40]!r} is not NAME=VALUE", fix="write --var TP=4")
+        found[name] = held
+    return found
 
 
 def _quoted(word: str) -> str:

@@ -52,7 +52,7 @@ def match(engine: str, release: str, written: str) -> Match:
     if found and one_option(options, found) is not None and len({names[name][1] for name in found}) == 1:
         option, negated = names[found[0]]
         if option.removed and not release:
-            return Match(option, negated, REMOVED, "removed: the newest release refuses it", found[0])
+            return Match(option, negated, REMOVED, "the newest release refuses it", found[0])
         return Match(option, negated, name=found[0])
     known = table(engine)
     if found:
@@ -82,10 +82,10 @@ def _gone(known: Table, engine: str, release: str, written: str) -> Match:
         name, option = ever
         if release and name.since and version(release) < version(name.since):
             return Match(option, written in option.negative, REMOVED, f"not in {release} yet: it came in {name.since}", written)
-        return Match(option, written in option.negative, REMOVED, f"removed: gone since {name.gone}", written)
+        return Match(option, written in option.negative, REMOVED, f"gone since {name.gone}", written)
     older = _older(known, engine, release, written)
     if older:
-        return Match(older[0], False, REMOVED, f"removed: up to {older[1]} it stood for {older[2]}", older[2])
+        return Match(older[0], False, REMOVED, f"gone; up to {older[1]} it stood for {older[2]}", older[2])
     glued = re.fullmatch(r"(--?[a-zA-Z][\w-]*?)-?(\d[\w.]*)", written)
     if glued and known.ever(glued.group(1)):
         return Match(None, False, UNKNOWN, f"no such option: a blank is missing, {glued.group(1)} {glued.group(2)}")

@@ -108,7 +108,7 @@ def _program(command: Command) -> Program | None:
         return None
     if rest and not is_flag(rest[0].text) and base_of(rest[0].text) in ("serve", "server", "--server"):
         rest = rest[1:]
-    return Program(command.engine, command.engine, "", tuple(rest))
+    return Program(command.engine, command.engine, "image" if rest else "", tuple(rest))
 
 
 def _by_flags(words: Sequence[Word]) -> Program | None:

@@ -9,8 +9,12 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from kvcalc.launch.values import AMBIGUOUS, COUNTED, NO_EFFECT, REMOVED, UNKNOWN, UNREADABLE, Launch
+from kvcalc.check.answer import CONTRADICTS, FITS, NO, NO_RULES, OPEN, REFUSED, Answer
+from kvcalc.check.cures import Change
+from kvcalc.check.question import Question
+from kvcalc.launch.values import AMBIGUOUS, COUNTED, NAMES_MODEL, NO_EFFECT, REMOVED, UNKNOWN, UNREADABLE, Launch
 from kvcalc.reports.to_table import plain_table
+from kvcalc.units import format_bytes
 
 STYLES = {UNKNOWN: "yellow", REMOVED: "yellow", AMBIGUOUS: "bold red", UNREADABLE: "bold red"}
 LONGEST = 100
@@ -53,7 +57,7 @@ def headline(launch: Launch) -> str:
 def _flags(launch: Launch) -> RenderableType:
     table = plain_table("flag", "value", "", "note")
     for flag in launch.flags:
-        if flag.verdict != NO_EFFECT:
+        if flag.verdict not in (NO_EFFECT, NAMES_MODEL):
             verdict = Text("" if flag.verdict == COUNTED else flag.verdict, style=STYLES.get(flag.verdict, ""))
             table.add_row(shown(flag.written), shown(as_text(flag.value)), verdict, shown(flag.note, 300))
     return table
@@ -70,3 +74,89 @@ def shown(text: str, longest: int = LONGEST) -> str:
         char if char.isprintable() else char.encode("unicode_escape", "replace").decode("ascii") for char in text[: longest + 1]
     )
     return safe if len(text) <= longest else safe[:longest] + "…"
+
+
+VERDICT_STYLES = {
+    FITS: "bold green",
+    NO: "bold red",
+    REFUSED: "bold red",
+    CONTRADICTS: "bold red",
+    NO_RULES: "bold yellow",
+    OPEN: "bold yellow",
+}
+
+
+def answers_view(answers: Sequence[Answer]) -> RenderableType:
+    """Every launch with its verdict."""
+    parts: list[RenderableType] = []
+    for number, answer in enumerate(answers):
+        parts += [Text()] if number else []
+        parts += list(_answer_parts(answer))
+    return Group(*parts)
+
+
+def _answer_parts(answer: Answer) -> Iterator[RenderableType]:
+    yield Text.assemble(
+        (answer.launch.engine, "bold"), headline(answer.launch), "  ", (answer.verdict, VERDICT_STYLES[answer.verdict])
+    )
+    for why in answer.why:
+        yield Text("  " + shown(why, 500))
+    if answer.tally is not None and answer.asked is not None:
+        yield Text()
+        yield _figures(answer, answer.asked)
+    if answer.changes:
+        yield Text()
+        yield from _diff(answer.changes)
+    yield Text()
+    yield from _remarks(answer)
+
+
+def _figures(answer: Answer, asked: Question) -> RenderableType:
+    """Rows of name and figure: the cache of a rank, what is left for it, how many sequences that is."""
+    table = plain_table("", "bytes", "", right=(1,))
+    tally = answer.tally
+    if tally is not None:
+        what = "all slots" if asked.names.whole else f"one sequence of {answer.tokens or 0:,} tokens"
+        rank = " on each rank" if asked.ranks > 1 else ""
+        table.add_row(f"cache, {what}{rank}", f"{tally.total_bytes:,}", format_bytes(tally.total_bytes))
+    memory = asked.memory
+    if memory is not None and answer.budget_bytes is not None:
+        share = f"{float(memory.utilization):g} of {memory.origin}, less {format_bytes(memory.weights)} of weights"
+        table.add_row("left for it", f"{max(answer.budget_bytes, 0):,}", share)
+    if answer.sequences:
+        table.add_row("sequences of that length", f"{answer.sequences:,}", "at once")
+    return table
+
+
+def _diff(changes: Sequence[Change]) -> Iterator[Text]:
+    """The line's flags as they stand and as they might."""
+    yield Text("what to change", style="bold")
+    for change in changes:
+        before = change.flag if change.before == change.flag else f"{change.flag} {change.before}"
+        if change.before:
+            yield Text(f"- {shown(before)}", style="red")
+        if change.after:
+            yield Text.assemble((f"+ {shown(f'{change.flag} {change.after}')}", "green"), f"    {shown(change.gives)}")
+        else:
+            yield Text(f"    without it: {shown(change.gives)}")
+
+
+def _remarks(answer: Answer) -> Iterator[Text]:
+    launch = answer.launch
+    for flag in launch.flags:
+        if flag.verdict not in (COUNTED, NO_EFFECT, NAMES_MODEL):
+            yield Text.assemble(
+                (f"{flag.verdict}: ", STYLES[flag.verdict]), shown(f"{flag.written} {as_text(flag.value)}: {flag.note}", 300)
+            )
+    for slip in launch.slips:
+        yield Text.assemble(("slip: ", "bold yellow"), shown(f"line {slip.line}: {slip.text}", 300))
+    for note in (*launch.notes, *answer.notes):
+        yield Text.assemble(("note: ", "bold"), shown(note, 300))
+    if answer.asked is not None:
+        rules = f"{answer.asked.engine.name} {answer.asked.engine.releases.find(answer.asked.release).said}"
+        yield Text(
+            f"under {rules} rules; not counted: " + "; ".join(item for item in answer.asked.engine.excluded if item != "weights")
+        )
+    silent = [flag.written for flag in launch.named(NO_EFFECT)]
+    if silent:
+        yield Text(shown("without effect on memory: " + ", ".join(dict.fromkeys(silent)), 1000))

@@ -1,0 +1,282 @@
+"""From a launch to a question that the engines answer: the one place where settings meet requests, options and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from kvcalc.core.gpus import find_gpu
+from kvcalc.core.model import Model, OptionValue, Request
+from kvcalc.dtypes import Dtype, find_dtype
+from kvcalc.engines import ENGINES, find_engine
+from kvcalc.engines.base import Engine
+from kvcalc.engines.fit import Memory
+from kvcalc.errors import EngineError, UsageError
+from kvcalc.launch.values import Launch
+from kvcalc.units import parse_bytes
+from kvcalc.values import value
+
+
+@value
+class Names:
+    """Under which setting an engine is told each number."""
+
+    length: tuple[str, ...] = ()
+    batch: tuple[str, ...] = ()
+    share: tuple[str, ...] = ()
+    tp: tuple[str, ...] = ()
+    pp: tuple[str, ...] = ()
+    dp: tuple[str, ...] = ()
+    flag: str = ""  # the flag that shortens a sequence
+    refuses_length: bool = False  # whether the engine refuses to start where one sequence of that length doesn't fit
+    narrower: tuple[str, str] = ("", "")  # the flag of the cache's type, and one half as wide
+    whole: bool = False  # whether the length is that of all slots together, allocated at the start
+
+
+NAMES: dict[str, Names] = {
+    "vllm": Names(
+        ("max-model-len",),
+        ("max-num-seqs",),
+        ("gpu-memory-utilization",),
+        ("tensor-parallel-size",),
+        ("pipeline-parallel-size",),
+        ("data-parallel-size",),
+        "--max-model-len",
+        True,
+        ("--kv-cache-dtype", "fp8"),
+    ),
+    "sglang": Names(
+        ("context-length",),
+        ("max-running-requests",),
+        ("mem-fraction-static",),
+        ("tp-size",),
+        ("pp-size",),
+        ("dp-size",),
+        "--context-length",
+        False,
+        ("--kv-cache-dtype", "fp8_e4m3"),
+    ),
+    "tensorrt-llm": Names(
+        ("max_seq_len",),
+        ("max_batch_size",),
+        ("free_gpu_memory_fraction", "kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction"),
+        ("tensor_parallel_size", "tp_size"),
+        ("pipeline_parallel_size", "pp_size"),
+        (),
+        "--max_seq_len",
+        True,
+        ("--kv_cache_dtype", "fp8"),
+    ),
+    "llama.cpp": Names(("ctx-size",), ("parallel",), flag="--ctx-size", narrower=("--cache-type-k/-v", "q8_0"), whole=True),
+    "ollama": Names(
+        ("num_ctx", "OLLAMA_CONTEXT_LENGTH"),
+        ("OLLAMA_NUM_PARALLEL",),
+        flag="OLLAMA_CONTEXT_LENGTH",
+        narrower=("OLLAMA_KV_CACHE_TYPE", "q8_0"),
+        whole=True,
+    ),
+    "mlx-lm": Names(("max-kv-size",), flag="--max-kv-size"),
+    "lmdeploy": Names(
+        ("session-len",),
+        ("max-batch-size",),
+        ("cache-max-entry-count",),
+        ("tp",),
+        (),
+        ("dp",),
+        "--session-len",
+        True,
+        ("--quant-policy", "8"),
+    ),
+}
+_WIDTHS = {"half": "float16", "float16": "float16", "bfloat16": "bfloat16", "float": "float32", "float32": "float32"}
+_WIDTHS |= {"fp16": "float16", "bf16": "bfloat16"}
+
+
+@value
+class Room:
+    """What the command line adds about the card."""
+
+    gpu: str = ""
+    memory: str = ""
+    overhead: str = ""
+
+
+@value
+class Known:
+    """A model found for a launch: how, and its weights where they are known."""
+
+    model: Model
+    weights: tuple[int, str] | None
+    notes: tuple[str, ...] = ()
+
+
+@value
+class Question:
+    """A launch as the engines take it. ``length`` and ``batch`` are what the line states, nothing where it doesn't."""
+
+    launch: Launch
+    engine: Engine
+    model: Model
+    request: Request
+    names: Names
+    length: int | None
+    batch: int | None
+    memory: Memory | None
+    ranks: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def release(self) -> str | None:
+        """The release whose rules are asked for, where the line states one."""
+        held = self.request.options.get("release")
+        return None if held is None else str(held)
+
+
+def question(launch: Launch, model: Model, weights: tuple[int, str] | None, room: Room) -> Question:
+    """What is asked of which engine. Raises UsageError, EngineError, DtypeError."""
+    names = NAMES[launch.engine]
+    settings = _flat(launch)
+    engine, notes = engine_of(launch)
+    sizes = {
+        "tp_size": _whole(settings, names.tp, 1),
+        "pp_size": _whole(settings, names.pp, 1),
+        "dp_size": _whole(settings, names.dp, 1),
+    }
+    ranks = sizes["tp_size"] * sizes["pp_size"] * sizes["dp_size"]
+    if launch.engine == "sglang" and settings.get("enable-dp-attention") and sizes["dp_size"] > 1:
+        ranks //= sizes["dp_size"]
+        sizes["tp_size"] = max(1, sizes["tp_size"] // sizes["dp_size"])
+        notes.append(f"DP attention: {sizes['dp_size']} groups, each with a cache of its own, within the tensor-parallel ranks")
+    options = _options(launch, engine, settings, names)
+    engine.releases.find(launch.release if options.get("release") else None)  # an older one than is known is told apart
+    length, batch = _length(settings, names), _number(settings, names.batch)
+    width = _dtype(settings, options)
+    request = Request(k_dtype=width, v_dtype=width, options=options)
+    request = replace(request, tp_size=sizes["tp_size"], pp_size=sizes["pp_size"], dp_size=sizes["dp_size"])
+    memory = _memory(launch, engine, settings, names, weights, room)
+    if memory is not None and room.gpu:
+        card = find_gpu(room.gpu)
+        request = replace(request, options={**engine.on_card(card.bytes, card.name), **request.options})
+    return Question(launch, engine, model, request, names, length, batch, memory, ranks, tuple(notes))
+
+
+def engine_of(launch: Launch) -> tuple[Engine, list[str]]:
+    """The engine whose rules count. Raises EngineError where there are none."""
+    if launch.engine in ENGINES:
+        return find_engine(launch.engine), []
+    if launch.engine == "ollama":
+        return find_engine("llama.cpp"), ["Ollama's runner is llama.cpp: its rules are taken"]
+    raise EngineError(f"no rules of {launch.engine} are known here", launch.place, "--settings prints what was read")
+
+
+def _flat(launch: Launch) -> dict[str, Any]:
+    """The settings, with those of TensorRT-LLM's kv_cache_config beside the others."""
+    settings = dict(launch.settings)
+    inner = settings.get("kv_cache_config")
+    return {**settings, **inner} if isinstance(inner, dict) else settings
+
+
+def _number(settings: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    for name in names:
+        held = settings.get(name)
+        if isinstance(held, str) and held.isdigit():
+            held = int(held)
+        if isinstance(held, int) and not isinstance(held, bool):
+            return held
+        if isinstance(held, str) and held != "auto":
+            raise UsageError(f"{name} is {held[:60]!r}, which is no number", fix="say what the variable holds: --var NAME=VALUE")
+    return None
+
+
+def _whole(settings: Mapping[str, Any], names: tuple[str, ...], default: int) -> int:
+    found = _number(settings, names)
+    if found is not None and found < 1:
+        raise UsageError(f"{names[0]} is {found}", fix="give 1 or more")
+    return default if found is None else found
+
+
+def _length(settings: Mapping[str, Any], names: Names) -> int | None:
+    """The length of one sequence that the line states; none for 0, -1 and auto, which the engine decides."""
+    found = _number(settings, names.length)
+    if found is None or found < 1:
+        return None
+    return found
+
+
+# Settings that have another name among an engine's options here, or another form.
+_RENAMED: dict[str, dict[str, str]] = {
+    "tensorrt-llm": {"dtype": "kv-cache-dtype", "kv_cache_dtype": "kv-cache-dtype", "max_tokens": "max-tokens"},
+    "ollama": {"OLLAMA_KV_CACHE_TYPE": "cache-type", "num_batch": "batch-size"},
+}
+
+
+def _options(launch: Launch, engine: Engine, settings: Mapping[str, Any], names: Names) -> dict[str, OptionValue]:
+    """The engine's options that the settings give."""
+    known = {option.name for option in engine.options}
+    apart = {*names.tp, *names.pp, *names.dp, *names.share, *engine.memory.named_by}
+    apart |= set() if names.whole else {*names.length, *names.batch, "max-kv-size"} - {"max-num-seqs"}
+    texts: dict[str, str] = {}
+    for name, held in settings.items():
+        own = _RENAMED.get(launch.engine, {}).get(name, name).replace("_", "-")
+        if own == "cache-type":
+            texts |= {"cache-type-k": str(held), "cache-type-v": str(held)}
+        elif own in known and own != "dtype" and not {name, own} & apart and not isinstance(held, dict | list):
+            texts[own] = str(held).lower() if isinstance(held, bool) else str(held)
+    texts |= _derived(launch, settings, known)
+    return engine.parse_options([f"{name}={text}" for name, text in texts.items()])
+
+
+def _derived(launch: Launch, settings: Mapping[str, Any], known: set[str]) -> dict[str, str]:
+    """Options that follow from more than one setting, or from a variable."""
+    found: dict[str, str] = {}
+    if launch.engine == "ollama" and "ctx-size" in known:
+        names = NAMES["ollama"]
+        slots = _number(settings, names.batch) or 1
+        found = {"ctx-size": str((_length(settings, names) or 4096) * slots), "parallel": str(slots)}
+    if launch.release and "release" in known:
+        found["release"] = launch.release
+    if str(settings.get("env:VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0")) == "1" and "allow-long-max-model-len" in known:
+        found["allow-long-max-model-len"] = "true"
+    spec = settings.get("speculative-config")
+    if isinstance(spec, dict) and isinstance(spec.get("num_speculative_tokens"), int) and "num-speculative-tokens" in known:
+        found["num-speculative-tokens"] = str(spec["num_speculative_tokens"])
+    return found
+
+
+def _dtype(settings: Mapping[str, Any], options: Mapping[str, OptionValue]) -> Dtype | None:
+    """The cache's type where the model's own is changed by --dtype, and the cache follows it."""
+    width = _WIDTHS.get(str(settings.get("dtype", "")))
+    return (
+        find_dtype(width) if width and options.get("kv-cache-dtype", "auto") == "auto" and "max_seq_len" not in settings else None
+    )
+
+
+def _memory(
+    launch: Launch, engine: Engine, settings: Mapping[str, Any], names: Names, weights: tuple[int, str] | None, room: Room
+) -> Memory | None:
+    """The memory of one card and what else lives in it; nothing where no card is named. Raises UsageError."""
+    pool = settings.get("kv-cache-memory-bytes")
+    if isinstance(pool, int):
+        return Memory(pool, origin="--kv-cache-memory-bytes")
+    if not room.gpu and not room.memory:
+        return None
+    card = find_gpu(room.gpu) if room.gpu else None
+    size = card.bytes if card else parse_bytes(room.memory)
+    share = next((settings[name] for name in names.share if name in settings), None)
+    share, origin = (
+        (Fraction(str(share)), "the line") if share is not None else (Fraction(engine.memory.share), engine.memory.share_origin)
+    )
+    if not 0 < share <= 1:
+        raise UsageError(f"{names.share[0]} is {share}, which is no share", launch.place, "give a number above 0, at most 1")
+    taken, taken_origin = weights or (0, "not known: not counted")
+    return Memory(
+        device_bytes=size,
+        weights=taken,
+        overhead=parse_bytes(room.overhead) if room.overhead else 0,
+        utilization=share,
+        origin=f"{card.name}: {card.gib} GiB usable" if card else "flag --memory",
+        weights_origin=taken_origin,
+        utilization_origin=origin,
+    )
