@@ -26,9 +26,9 @@ NAMES = {"tp": "tensor-parallel-size"}
 def options(params: Mapping[str, Any]) -> list[str]:
     """A case's parameters under vLLM's own option names."""
     platform = "sm" + str(params["sm"]).replace(".", "") if params["sm"] else "cpu"
-    asked = {key: value for key, value in params.items() if key not in ("sm", "extra")} | params["extra"]
+    asked = {key: value for key, value in params.items() if key not in ("sm", "extra", "release")} | params["extra"]
     words = [f"{NAMES.get(key, key.replace('_', '-'))}={_word(value)}" for key, value in asked.items() if value is not None]
-    return [f"platform={platform}", *words]
+    return [f"platform={platform}", f"release={params.get('release', '0.32.0')}", *words]
 
 
 def _word(value: object) -> object:
@@ -84,12 +84,13 @@ def test_equal_to_the_engine(case: dict[str, Any]) -> None:
 
 @pytest.mark.oracle
 @pytest.mark.skipif(not FOLDER, reason="KVCALC_ORACLE names no folder of measured figures")
-def test_the_whole_file() -> None:
+@pytest.mark.parametrize("name", ["vllm.jsonl", "vllm-0.33.jsonl"])
+def test_the_whole_file(name: str) -> None:
     wrong = []
-    for line in (Path(FOLDER) / "vllm.jsonl").read_text().splitlines():
+    for line in (Path(FOLDER) / name).read_text().splitlines():
         row = json.loads(line)
         try:
-            hold({**row, "want": row}, row["config"])
+            hold({**row, "params": {"release": row["version"], **row["params"]}, "want": row}, row["config"])
         except AssertionError as problem:
             wrong.append(f"{row['id']}: {problem}")
     assert not wrong, wrong[:20]

@@ -84,7 +84,7 @@ def test_a_log_line_stands_below_the_figures(name: str) -> None:
 def test_a_refusal_is_the_headline_and_the_last_word() -> None:
     refused = found("qwen3-14b", "vllm", "device-memory=24GB", "non-kv-bytes=20GB", tokens=32768)
     words = " ".join(shown(estimate_view(refused), 120).split())
-    assert words.startswith("qwen3-14b: refused (engine: vllm 0.32.0): one request of 32,768 tokens needs 5 GiB")
+    assert words.startswith("qwen3-14b: refused (engine: vllm 0.33.0): one request of 32,768 tokens needs 5 GiB")
     assert words.endswith(f"refused: {refused.tally.refusal}")
 
 

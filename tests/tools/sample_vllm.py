@@ -17,12 +17,15 @@ from typing import Any
 TARGET = Path(__file__).resolve().parents[1] / "data" / "vllm.json"
 WANTED = ("num_blocks", "kv_tokens", "max_concurrency", "bytes_per_block", "blocks_per_request", "allocated_bytes", "log_line")
 PER_STRATUM = 1
+FILES = ("vllm.jsonl", "vllm-0.33.jsonl")
 
 
 def stratum(row: dict[str, Any]) -> tuple[object, ...]:
     """What two cases must share for one of them to be enough."""
     asked, error = row["params"], str(row.get("error", ""))
     outcome = "memory" if "KV cache is needed" in error else error[:12] or "plan"
+    if "release" in row:  # the newer file repeats what the first one asks
+        return row["release"], row["model_type"], asked["kv_cache_dtype"] != "auto", outcome
     extra = ",".join(sorted(asked["extra"]))
     return (
         row["model_type"],
@@ -44,7 +47,9 @@ def slim(config: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Read, choose, write."""
-    rows = [json.loads(line) for line in (Path(os.environ["KVCALC_ORACLE"]) / "vllm.jsonl").read_text().splitlines()]
+    folder = Path(os.environ["KVCALC_ORACLE"])
+    rows = [json.loads(line) for name in FILES for line in (folder / name).read_text().splitlines()]
+    rows = [row for row in rows if "num_blocks" in row or "error" in row]
     random.Random(20).shuffle(rows)
     kept: dict[tuple[object, ...], list[dict[str, Any]]] = {}
     for row in rows:
@@ -55,7 +60,8 @@ def main() -> None:
     for row in chosen:
         configs.setdefault(row["model"], slim(row["config"]))
         want = {"error": row["error"][:160]} if row.get("error") else {key: row[key] for key in WANTED if key in row}
-        cases.append({"id": row["id"], "model": row["model"], "params": row["params"], "want": want})
+        asked = {"release": row["version"], **row["params"]}
+        cases.append({"id": row["id"], "model": row["model"], "params": asked, "want": want})
     TARGET.write_text(json.dumps({"configs": configs, "cases": cases}, separators=(",", ":")) + "\n")
 
 

@@ -96,7 +96,7 @@ def _flash_attn(need: Need, platform: str) -> str:
 
 def _flashinfer(need: Need, platform: str) -> str:
     if platform != SM100 and not need.flashinfer:
-        return "is not counted as installed (-o flashinfer)"
+        return "is not counted as installed (-o flashinfer=true)"
     if platform != SM100 and need.cache_dtype.startswith("nvfp4") and (need.sink or need.head_size == 64):
         return f"does not cache {need.cache_dtype} here"
     if need.cross:

@@ -30,14 +30,17 @@ class Blocks:
     state_page: int = 0
 
 
-def settle(caches: Sequence[Cache], settings: Settings) -> Blocks:
-    """The block size: what was asked or the backends take, raised to hold a state. Raises EngineError."""
+def settle(caches: Sequence[Cache], settings: Settings, *, aligned: bool) -> Blocks:
+    """The block size: what was asked or the backends take, raised to hold a state. Raises EngineError.
+
+    ``aligned``: states are kept at block boundaries, for prefix caching.
+    """
     attention = [cache for cache in caches if cache.kind != STATE]
     backends = _distinct(attention)
     size = _first_size(attention, backends, settings)
     states = max((cache.state_bytes for cache in caches if cache.kind == STATE), default=0)
     if states and attention:
-        return _raised(attention, backends, size, states, settings.platform)
+        return _raised(attention, backends, size, states, settings.platform, _checkpoint_step(caches) if aligned else 1)
     if any(cache.dtype in TURBOQUANT for cache in attention):
         return Blocks(_with_plain_layers(attention, backends, size))
     return Blocks(size)
@@ -102,12 +105,24 @@ def _first_size(attention: Sequence[Cache], backends: Sequence[Backend], setting
     return common_block(backends) if backends else DEFAULT_BLOCK
 
 
-def _raised(attention: Sequence[Cache], backends: Sequence[Backend], size: int, states: int, platform: str) -> Blocks:
-    """Hybrids: a block's attention page must hold a whole state, and states are padded to that page."""
+def _checkpoint_step(caches: Sequence[Cache]) -> int:
+    """Tokens between which states can leave a prefill: every kind of state must know one, or none counts."""
+    steps = [cache.checkpoint_step for cache in caches if cache.kind == STATE]
+    return lcm(*steps) if all(steps) else 1
+
+
+def _raised(
+    attention: Sequence[Cache], backends: Sequence[Backend], size: int, states: int, platform: str, step: int
+) -> Blocks:
+    """Hybrids: a block's attention page must hold a whole state, and states are padded to that page.
+
+    Blocks are whole ``step``s of tokens, at which states can be taken out of a prefill.
+    """
     token_bytes = max(cache.token_bytes for cache in attention)
-    step = max(backends[0].smallest, size)
+    unit = max(backends[0].smallest, size)
     if any(cache.kind == MLA for cache in attention):
-        step = max(step, _MLA_HYBRID_ALIGNMENT)
+        unit = max(unit, _MLA_HYBRID_ALIGNMENT)
+    step = lcm(unit, step)
     needed = step * ceil_div(states, step * token_bytes)
     raised = max(size, round_up(needed, lcm(*(backend.smallest for backend in backends))))
     rejecting = [backend.name for backend in backends if not backend.takes(raised)] if raised != size and platform != CPU else []

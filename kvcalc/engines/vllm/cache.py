@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kvcalc.core.layers import Layer, NoCache, Recurrent, Shared
 from kvcalc.core.model import Model
+from kvcalc.engines.releases import Rules
 from kvcalc.engines.vllm.backends import Backend
 from kvcalc.engines.vllm.models import Reading, reading_of
 from kvcalc.engines.vllm.options import Settings
@@ -32,6 +33,7 @@ class Cache:
     align_page: int = 1
     own_block: int = 0  # a block size of its own, whatever the model's
     checkpoint_blocks: int = 0
+    checkpoint_step: int = 0  # tokens at whose multiples a prefill can give its state out; 0: blocks needn't keep to it
     backend: Backend | None = None
     row_bytes: int = 0  # of one stored row, where sparse kernels need whole rows apart
     heads: int = 1
@@ -50,6 +52,11 @@ class Context:
     reading: Reading
     cache_dtype: str
     hybrid: bool  # states beside attention
+
+    @property
+    def rules(self) -> Rules:
+        """Of the release."""
+        return self.settings.rules
 
     @property
     def tp(self) -> int:

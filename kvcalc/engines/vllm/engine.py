@@ -17,11 +17,10 @@ from kvcalc.engines.ranks import copy_request
 from kvcalc.engines.releases import Rules
 from kvcalc.engines.vllm.cache import Cache
 from kvcalc.engines.vllm.groups import Group, blocks_per_request
-from kvcalc.engines.vllm.models import NEVER_FLOAT16
 from kvcalc.engines.vllm.options import MEMORY_OPTIONS, OPTIONS, at_once, card_of
 from kvcalc.engines.vllm.plan import Stage, Verdict, judge
 from kvcalc.engines.vllm.releases import RELEASES
-from kvcalc.engines.vllm.setup import Setup, load_of, resized, serving_of, set_up
+from kvcalc.engines.vllm.setup import Setup, load_of, resized, served_dtype, serving_of, set_up
 from kvcalc.engines.vllm.specs import STATE, Load, Spec
 from kvcalc.units import ceil_div, format_bytes
 
@@ -36,7 +35,7 @@ class VllmPlan(Counted):
 
     def __init__(self, engine: Engine, model: Model, request: Request, rules: Rules) -> None:
         super().__init__(engine, model, request, rules)
-        self.setup = set_up(model, request)
+        self.setup = set_up(model, request, rules)
 
     def allocate(self) -> Tally:
         """Batch × blocks a request × bytes a block; with memory, blocks × bytes a block. Raises UsageError, EngineError."""
@@ -214,10 +213,8 @@ def _dtype_fact(setup: Setup) -> tuple[str, str]:
     dtype = setup.cache_dtype
     if dtype != "auto":
         return dtype, "request" if dtype == setup.settings.cache_dtype else "vLLM's default for this model here"
-    own = setup.model.dtype or "float32"
-    if own == "float32" or (own == "float16" and setup.model.model_type in NEVER_FLOAT16):
-        return "bfloat16", f"auto: a {own} model is served in bfloat16"
-    return own, "auto: the model's own type"
+    own, served = setup.model.dtype or "float32", served_dtype(setup.model)
+    return served, "auto: the model's own type" if own == served else f"auto: a {own} model is served in {served}"
 
 
 def _report(setup: Setup, stage: Stage, load: Load, verdict: Verdict | None) -> dict[str, object]:
@@ -328,8 +325,7 @@ class Vllm(Engine):
 
     def serves(self, model: Model, rules: Rules) -> Serving:
         """Classes of its registry; what is read of a file beyond them is refused with the plan."""
-        del rules
-        return serving_of(model)
+        return serving_of(model, rules)
 
     def plan_under(self, rules: Rules, model: Model, request: Request) -> VllmPlan:
         """The blocks of a request."""

@@ -9,8 +9,9 @@ from math import ceil
 
 from kvcalc.core.model import Model, OptionValue, Request
 from kvcalc.engines.options import Option
+from kvcalc.engines.releases import Rules
 from kvcalc.engines.requests import DEFAULT_TOKENS, refuse_draft
-from kvcalc.engines.vllm.backends import CPU, PER_TOKEN_HEAD, SM90, SM100, TURBOQUANT
+from kvcalc.engines.vllm.backends import CPU, FP8, PER_TOKEN_HEAD, SM90, SM100, TURBOQUANT
 from kvcalc.engines.vllm.lengths import longest_length
 from kvcalc.errors import EngineError, UsageError
 
@@ -67,15 +68,16 @@ OPTIONS: tuple[Option, ...] = (
     Option("mamba-ssm-cache-dtype", "choice", "the type of temporal states", "auto: by model class", _STATE_DTYPES),
     Option("num-speculative-tokens", "int", "draft tokens a step: each state keeps one more column and block for each", "0"),
     Option("platform", "choice", "the device", SM90, (SM90, SM100, CPU)),
-    Option("flashinfer", "bool", "FlashInfer is installed on an SM 9.0 card too", "off"),
+    Option("flashinfer", "bool", "FlashInfer is installed", "on where the release requires it; on SM 10.0 it always counts"),
     Option("allow-long-max-model-len", "bool", "VLLM_ALLOW_LONG_MAX_MODEL_LEN: beyond what the model was made for", "off"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options of one request, with vLLM's defaults."""
+    """The options of one request, with vLLM's defaults, and the rules of the release."""
 
+    rules: Rules
     block_size: int | None
     cache_dtype: str
     max_model_len: int  # -1: fit it
@@ -104,7 +106,7 @@ class Settings:
         return self.pp + (1 if self.async_scheduling else 0)
 
 
-def settings_of(model: Model, request: Request) -> Settings:
+def settings_of(model: Model, request: Request, rules: Rules) -> Settings:
     """What the request asks of vLLM. Raises UsageError, EngineError."""
     given = request.options
     refuse_draft(request, "vLLM")
@@ -112,6 +114,7 @@ def settings_of(model: Model, request: Request) -> Settings:
     platform = _text(given, "platform", SM90)
     tokens, max_len, origins = _lengths(model, request)
     settings = Settings(
+        rules=rules,
         block_size=_number(given, "block-size"),
         cache_dtype=_cache_dtype(model, request),
         max_model_len=max_len,
@@ -131,7 +134,7 @@ def settings_of(model: Model, request: Request) -> Settings:
         platform=platform,
         allow_long=given.get("allow-long-max-model-len", False) is True,
         speculative=_number(given, "num-speculative-tokens") or 0,
-        flashinfer=given.get("flashinfer", False) is True,
+        flashinfer=given.get("flashinfer", "flashinfer_required" in rules) is True,
         origins=origins,
     )
     if settings.max_model_len == -1 and settings.available is None and settings.override is None:
@@ -199,12 +202,24 @@ def _lengths(model: Model, request: Request) -> tuple[int, int, Mapping[str, tup
 def _cache_dtype(model: Model, request: Request) -> str:
     asked = request.options.get("kv-cache-dtype")
     if isinstance(asked, str) and asked != "auto":
+        _check_one_dtype(request, asked)
         return asked
     if request.k_dtype is not None or request.v_dtype is not None:
         return _flag_dtype(request)
     if model.cache_dtype in ("fp8_e4m3", "fp8_e5m2", "nvfp4"):
         return model.cache_dtype
     return "auto"
+
+
+def _check_one_dtype(request: Request, asked: str) -> None:
+    """--dtype and the engine's own option name one type, or one of them alone speaks. Raises UsageError."""
+    named = {dtype.name for dtype in (request.k_dtype, request.v_dtype) if dtype is not None}
+    same = FP8 if asked in FP8 else {asked}
+    if named - same:
+        raise UsageError(
+            f"--dtype says {', '.join(sorted(named))}, -o kv-cache-dtype says {asked}: both name the cache's type",
+            fix="give one of the two",
+        )
 
 
 def _flag_dtype(request: Request) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from kvcalc.core.layers import CrossAttention, FullAttention, Layer, Recurrent
 from kvcalc.core.model import Model, Request
 from kvcalc.engines.base import SERVED, Serving
+from kvcalc.engines.releases import Rules
 from kvcalc.engines.vllm.backends import SM100
 from kvcalc.engines.vllm.blocks import Blocks, settle, spec_of
 from kvcalc.engines.vllm.cache import Cache, make_context
@@ -21,6 +22,7 @@ from kvcalc.engines.vllm.models import (
     FP8_BY_DEFAULT_ON_SM100,
     INCOMPATIBLE,
     LAST_SERVED,
+    NEVER_FLOAT16,
     STATEFUL,
     UNMODELLED,
     class_names,
@@ -29,7 +31,6 @@ from kvcalc.engines.vllm.models import (
 from kvcalc.engines.vllm.options import Settings, default_batched, settings_of
 from kvcalc.engines.vllm.plan import Plan, make_plan
 from kvcalc.engines.vllm.readings import layers_as_read
-from kvcalc.engines.vllm.releases import RELEASES
 from kvcalc.engines.vllm.specs import SLIDING, SLIDING_MLA, Load, Spec
 from kvcalc.errors import EngineError
 
@@ -49,18 +50,19 @@ class Setup:
     cache_dtype: str
 
 
-def set_up(model: Model, request: Request) -> Setup:
+def set_up(model: Model, request: Request, rules: Rules) -> Setup:
     """Read the model as vLLM does, and cut its cache. Raises UsageError, EngineError."""
-    settings = settings_of(model, request)
+    settings = settings_of(model, request, rules)
     reading = reading_of(model)
     layers = layers_as_read(model, reading)
     cache_dtype = _resolved_dtype(model, settings)
+    _check_own_dtype(model, settings, request)
     context = make_context(model, settings, layers, cache_dtype)
     _check_ranks(model, settings, layers)
     _check_grouped_context(settings, layers)
     caches = tuple(caches_of(context, layers))
     _check_context_parallel(settings, caches)
-    blocks = settle(caches, settings)
+    blocks = settle(caches, settings, aligned=_caches_prefixes(model, settings, layers))
     specs = tuple(spec_of(cache, blocks) for cache in caches)
     outermost = reading.block_outermost or any(cache.role == "compressor" for cache in caches)
     plan = make_plan(specs, _stages(model, settings, caches), settings.pp, block_outermost=outermost, hybrid=settings.hybrid)
@@ -70,33 +72,33 @@ def set_up(model: Model, request: Request) -> Setup:
 
 def resized(setup: Setup, request: Request) -> Setup:
     """The same setup for other sequences: only the lengths are decided anew. Raises UsageError, EngineError."""
-    settings = settings_of(setup.model, request)
+    settings = settings_of(setup.model, request, setup.settings.rules)
     load = load_of(setup.model, settings, request, setup.layers, settings.max_model_len)
     return replace(setup, settings=settings, load=load)
 
 
-def serving_of(model: Model) -> Serving:
+def serving_of(model: Model, rules: Rules) -> Serving:
     """Whether vLLM has a class for the model. Read, not guessed: types with rules of their own are named one by one."""
     names = class_names(model)
     for name in names:
         if name in LAST_SERVED:
-            return _unserved(f"does not serve {name}; the last release that did is {LAST_SERVED[name]}")
+            return _unserved(rules, f"does not serve {name}; the last release that did is {LAST_SERVED[name]}")
         if name in INCOMPATIBLE:
-            return _unserved(f"has no class {name}, and the library's can't run under it")
+            return _unserved(rules, f"has no class {name}, and the library's can't run under it")
     for name in (*names, model.model_type):
         if name in UNMODELLED:
             return Serving(f"{name} is not modelled for vLLM: {UNMODELLED[name]}")
     parts = [part for layer in model.layers for part in layer]
     if any(isinstance(part, CrossAttention) for part in parts) and not reading_of(model).crosses:
-        return _unserved(f"serves no {model.model_type}: of the encoder-decoder models only Whisper and its kin")
+        return _unserved(rules, f"serves no {model.model_type}: of the encoder-decoder models only Whisper and its kin")
     if any(isinstance(part, Recurrent) for part in parts) and model.format != "gguf" and model.model_type not in STATEFUL:
-        return _unserved(f"serves no {model.model_type}: it has no class for its recurrent layers")
+        return _unserved(rules, f"serves no {model.model_type}: it has no class for its recurrent layers")
     return SERVED
 
 
-def _unserved(what: str) -> Serving:
+def _unserved(rules: Rules, what: str) -> Serving:
     where, fix = "vllm/model_executor/models/registry.py", "--engine exact or transformers count it"
-    return Serving(f"vLLM {RELEASES.newest} {what}", where=where, fix=fix)
+    return Serving(f"vLLM {rules.said} {what}", where=where, fix=fix)
 
 
 def _resolved_dtype(model: Model, settings: Settings) -> str:
@@ -104,6 +106,25 @@ def _resolved_dtype(model: Model, settings: Settings) -> str:
     if dtype == "auto" and settings.platform == SM100 and model.model_type in FP8_BY_DEFAULT_ON_SM100:
         return "fp8_e4m3"
     return dtype
+
+
+def served_dtype(model: Model) -> str:
+    """The type that a model runs in: its own, but for float32, and float16 where the class is unstable in it."""
+    own = model.dtype or "float32"
+    if own == "float32" or (own == "float16" and model.model_type in NEVER_FLOAT16):
+        return "bfloat16"
+    return own
+
+
+def _check_own_dtype(model: Model, settings: Settings, request: Request) -> None:
+    """A 16-bit cache that is asked for by name must be the model's own. ``--dtype`` names the model's type itself."""
+    asked, own = request.options.get("kv-cache-dtype"), served_dtype(model)
+    if "own_16_bit" in settings.rules and asked in ("float16", "bfloat16") and asked != own:
+        raise EngineError(
+            f"vLLM {settings.rules.said} caches a {own} model in {own} or a quantised type, not in {asked}",
+            "vllm/config/vllm.py: _reject_mismatched_float_kv_cache",
+            f"take -o kv-cache-dtype=auto, or {own}",
+        )
 
 
 def _check_ranks(model: Model, settings: Settings, layers: tuple[Layer, ...]) -> None:
@@ -175,6 +196,16 @@ def _attention_free(model: Model) -> bool:
     return model.model_type in ATTENTION_FREE
 
 
+def _crosses(layers: Sequence[Layer]) -> bool:
+    return any(isinstance(part, CrossAttention) for layer in layers for part in layer)
+
+
+def _caches_prefixes(model: Model, settings: Settings, layers: Sequence[Layer]) -> bool:
+    if settings.prefix_caching is not None:
+        return settings.prefix_caching
+    return not (_crosses(layers) or _attention_free(model))
+
+
 def load_of(model: Model, settings: Settings, request: Request, layers: tuple[Layer, ...], max_len: int) -> Load:
     """What the blocks of a length depend on. Raises EngineError for a length that the model wasn't made for."""
     longest = longest_length(model)
@@ -186,8 +217,6 @@ def load_of(model: Model, settings: Settings, request: Request, layers: tuple[La
             "vllm/config/model.py: _get_and_verify_max_len",
             "take a shorter length, or -o allow-long-max-model-len",
         )
-    parts = [part for layer in layers for part in layer]
-    crosses = any(isinstance(part, CrossAttention) for part in parts)
-    caching = settings.prefix_caching if settings.prefix_caching is not None else not (crosses or _attention_free(model))
-    batched = settings.batched_tokens or default_batched(settings, request, max_len, chunked=not crosses)
+    caching = _caches_prefixes(model, settings, layers)
+    batched = settings.batched_tokens or default_batched(settings, request, max_len, chunked=not _crosses(layers))
     return Load(max_len, batched, settings.concurrent_batches, settings.dcp, caching, settings.speculative)

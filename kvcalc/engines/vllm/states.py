@@ -9,11 +9,12 @@ from __future__ import annotations
 from math import prod
 
 from kvcalc.core.layers import HeadedAttention, Layer, Recurrent
-from kvcalc.engines.vllm.backends import CPU, Backend
+from kvcalc.engines.vllm.backends import CPU, SM90, Backend
 from kvcalc.engines.vllm.cache import ELEMENT_BYTES, Cache, Context, heads_on_rank
 from kvcalc.engines.vllm.specs import SLIDING, STATE
 from kvcalc.errors import ArchitectureError, EngineError
 
+DELTA_NET_STEP = 64  # tokens: the kernel's own stride
 INKLING_CONV = Backend("INKLING_SCONV_SWA", multiple=1)
 
 
@@ -47,16 +48,26 @@ def state(context: Context, index: int, part: Recurrent) -> Cache:
     conv_dtype = context.settings.conv_dtype
     conv_bytes = 4 if conv_dtype == "float32" else ELEMENT_BYTES
     state_bytes = _temporal_bytes(context, part, conv_bytes)
+    exported = _flashinfer_deltas(context, part)
     return Cache(
         layer=index,
         kind=STATE,
         label="states",
         component="state",
         state_bytes=convs * conv_bytes + temporal * state_bytes,
-        checkpoint_blocks=1 if part.variant == "mamba2" or _flash_kda(context, part) else 0,
+        checkpoint_blocks=1 if part.variant == "mamba2" or exported or _flash_kda(context, part) else 0,
+        checkpoint_step=DELTA_NET_STEP if exported else 0,
         dtype=conv_dtype,
         role=part.variant,
     )
+
+
+def _flashinfer_deltas(context: Context, part: Recurrent) -> bool:
+    """FlashInfer's prefill of gated delta nets gives out states inside a prompt: SM 9.0, newer ones with keys of 128."""
+    if part.variant != "gated_delta_net" or "gdn_checkpoints" not in context.rules:
+        return False
+    platform, key_dim = context.settings.platform, part.states[0].shape[-1]
+    return platform == SM90 or (platform != CPU and key_dim == 128)
 
 
 def _flash_kda(context: Context, part: Recurrent) -> bool:
