@@ -111,9 +111,7 @@ def _checkpoint_step(caches: Sequence[Cache]) -> int:
     return lcm(*steps) if all(steps) else 1
 
 
-def _raised(
-    attention: Sequence[Cache], backends: Sequence[Backend], size: int, states: int, platform: str, step: int
-) -> Blocks:
+def _raised(attention: Sequence[Cache], backends: Sequence[Backend], size: int, states: int, platform: str, step: int) -> Blocks:
     """Hybrids: a block's attention page must hold a whole state, and states are padded to that page.
 
     Blocks are whole ``step``s of tokens, at which states can be taken out of a prefill.
