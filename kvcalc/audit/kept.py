@@ -17,7 +17,6 @@ from kvcalc.core.layers import (
     Recurrent,
     SlidingAttention,
 )
-from kvcalc.core.log_facts import Load
 from kvcalc.core.model import Model
 from kvcalc.dtypes import Dtype
 from kvcalc.units import ceil_div
@@ -44,14 +43,26 @@ class Kept:
         return dtype.row_bytes(self.values)
 
 
-def kept_of(model: Model, tp_size: int = 1) -> tuple[Kept, ...]:
+def kept_of(model: Model, tp_size: int = 1, *, whole_heads: bool = False) -> tuple[Kept, ...]:
     """Every layer's, and then the draft layers', divided over ``tp_size`` ranks.
 
-    Heads are shared out, one at least on each rank; latents and index keys are whole on every rank.
+    Heads are shared out, one at least on each rank; latents and index keys are whole on every rank. ``whole_heads``
+    stores each head's own keys and values instead of a latent, as engines did that knew none.
     """
     found = list(_of_layers(model.layers, 0, tp_size, draft=False))
     found += _of_layers(model.draft_layers, len(model.layers), tp_size, draft=True)
-    return tuple(found)
+    if not whole_heads:
+        return tuple(found)
+    latents = {layer: part for layer, parts in enumerate(model.layers) for part in parts if isinstance(part, LatentAttention)}
+    return tuple(_expanded(each, latents[each.layer]) if each.latent and each.layer in latents else each for each in found)
+
+
+def _expanded(kept: Kept, part: LatentAttention) -> Kept:
+    """num_heads · (nope_dim + rope_dim) of keys and num_heads · v_head_dim of values."""
+    if kept.kind == "index" or not part.num_heads:
+        return kept
+    keys, values = part.num_heads * (part.nope_dim + part.rope_dim), part.num_heads * part.v_head_dim
+    return Kept(kept.layer, kept.kind, keys, values, part.num_heads)
 
 
 def _of_layers(layers: tuple[Layer, ...], first: int, tp_size: int, *, draft: bool) -> Iterable[Kept]:
@@ -83,11 +94,6 @@ def _headed(
 ) -> Kept:
     heads = ceil_div(part.num_kv_heads, tp_size)
     return Kept(layer, kind, heads * part.head_dim, heads * part.v_head_dim, heads, draft=draft)
-
-
-def kept_in_log(load: Load) -> tuple[Kept, ...]:
-    """What the log itself prints of each layer (llama.cpp's ``layer 0: n_embd_k_gqa = …``)."""
-    return tuple(Kept(layer, "full", keys, values) for layer, (keys, values) in sorted(load.layer_widths.items()))
 
 
 def states_of(model: Model) -> tuple[tuple[int, int], ...]:

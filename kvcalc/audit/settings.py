@@ -9,6 +9,7 @@ from kvcalc.core.log_facts import Load
 from kvcalc.core.model import Model
 from kvcalc.dtypes import ALIASES, DTYPES, Dtype, find_dtype
 from kvcalc.engines import ENGINES, find_engine
+from kvcalc.errors import DtypeError
 
 DEFAULT_DTYPE = "float16"
 TP_NAMES = ("tensor_parallel_size", "tp_size")
@@ -23,6 +24,11 @@ class Given:
     dtype: Dtype | None = None
     draft: bool = False
     options: tuple[str, ...] = ()
+    types: tuple[Dtype, ...] = ()  # element types given by hand: NAME=BYTES/ELEMENTS
+
+    def option(self, name: str) -> str:
+        """The value that the command line gives this option, or an empty text."""
+        return next((text.partition("=")[2] or "true" for text in self.options if text.partition("=")[0] == name), "")
 
     def known_to(self, engine: str) -> Given:
         """The same with those options alone that the engine has: a log may be of several."""
@@ -92,6 +98,17 @@ class Settings:
                 return find_dtype(key)
         own = (self.model.cache_dtype or self.model.dtype) if self.model else None
         return find_dtype(own or DEFAULT_DTYPE)
+
+    def type_of(self, word: str) -> Dtype:
+        """The type that a line names. Raises DtypeError with how to name one that isn't known."""
+        by_hand = next((each for each in self.given.types if each.name == word.lower()), None)
+        if by_hand is not None:
+            return by_hand
+        try:
+            return find_dtype(word)
+        except DtypeError as problem:
+            fix = f"name it: --dtype {word[:20]}=BYTES/ELEMENTS, as --dtype q8_0=34/32"
+            raise DtypeError(f"{problem.what}: {fix}", fix=fix) from None
 
     def lines(self) -> tuple[tuple[str, str, str], ...]:
         """(name, value, where from) of every setting that was asked for."""

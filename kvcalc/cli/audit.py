@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typer import Argument
 
 from kvcalc.audit.audit import audit
 from kvcalc.audit.findings import Audited
+from kvcalc.audit.log_model import file_keys
 from kvcalc.audit.settings import Given
 from kvcalc.cli import progress
 from kvcalc.cli.grouping import takes_groups
@@ -19,7 +21,7 @@ from kvcalc.cli.options import Adding, Naming, OneModel, Showing
 from kvcalc.cli.output import show, write_json
 from kvcalc.core.log_facts import EngineLog, Load
 from kvcalc.core.model import Model
-from kvcalc.dtypes import find_dtype
+from kvcalc.dtypes import Dtype, find_dtype
 from kvcalc.engines import ENGINES, find_engine
 from kvcalc.errors import ExitCode, LogError, UsageError
 from kvcalc.readers.engine_log import read_log, read_log_file
@@ -35,13 +37,29 @@ STDIN = "-"
 
 def given(adding: Adding) -> Given:
     """What the command line adds to the log. Raises UsageError, DtypeError."""
+    by_hand = adding.dtype is not None and "=" in adding.dtype
     return Given(
         parse_count(adding.tp, "a value of --tp") if adding.tp else None,
         parse_count(adding.pp, "a value of --pp") if adding.pp else None,
-        find_dtype(adding.dtype) if adding.dtype else None,
+        find_dtype(adding.dtype) if adding.dtype and not by_hand else None,
         adding.draft,
         tuple(adding.option),
+        types_by_hand(adding.dtype or "") if by_hand else (),
     )
+
+
+_BY_HAND = re.compile(r"\s*([\w.\-]{1,40})=(\d{1,6})/(\d{1,6})\s*", re.ASCII)
+
+
+def types_by_hand(text: str) -> tuple[Dtype, ...]:
+    """``turbo4=66/128,turbo3=50/128``: bytes of a block and its elements. Raises UsageError."""
+    found = []
+    for part in text.split(","):
+        match = _BY_HAND.fullmatch(part)
+        if match is None or not int(match[2]) or not int(match[3]):
+            raise UsageError(f"--dtype {part[:40]!r} is not NAME=BYTES/ELEMENTS", fix="write --dtype turbo4=66/128")
+        found.append(Dtype(match[1].lower(), int(match[3]), int(match[2])))
+    return tuple(found)
 
 
 @takes_groups
@@ -103,7 +121,8 @@ def _read(log: str) -> EngineLog:
 
 def _own_model(load: Load, log: EngineLog) -> Model | None:
     """The model that llama.cpp's log dumps key by key, where it dumps enough."""
-    if "general.architecture" not in load.metadata:
+    keys = file_keys(load)
+    if keys is None:
         return None
     from kvcalc.core.gguf import GgufMetadata
     from kvcalc.errors import KvcalcError
@@ -112,7 +131,7 @@ def _own_model(load: Load, log: EngineLog) -> Model | None:
 
     source = f"{log.source}: the keys from line {load.line} on"
     try:
-        return model_of_gguf(GgufFile(GgufMetadata(load.metadata), source), {})
+        return model_of_gguf(GgufFile(GgufMetadata(keys), source), {})
     except KvcalcError:
         return None
 

@@ -25,6 +25,11 @@ class Figure:
         return Fraction(digits) * self.unit, Fraction(self.unit, 10**decimals) if decimals or self.unit > 1 else Fraction(0)
 
     @property
+    def exact_value(self) -> Fraction:
+        """The printed number itself, in bytes or counts."""
+        return self._parts[0]
+
+    @property
     def value(self) -> int:
         """The printed number, in whole units of bytes or counts."""
         return int(self._parts[0])
@@ -88,6 +93,14 @@ class Statement:
         return value if isinstance(value, str) else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """An array that the log cuts short: its length, and the items that it shows."""
+
+    length: int
+    items: tuple[object, ...] = ()
+
+
 @dataclass(slots=True)
 class Load:
     """One start of one engine: what it was told, which model it read, and what it said of its cache."""
@@ -98,7 +111,7 @@ class Load:
     settings: dict[str, Setting] = field(default_factory=dict)
     shape: dict[str, Setting] = field(default_factory=dict)  # the engine's own print-out of the model's dimensions
     metadata: dict[str, object] = field(default_factory=dict)  # GGUF keys that the log dumps
-    clipped: set[str] = field(default_factory=set)  # GGUF keys whose values the log cuts short
+    clipped: dict[str, Beginning] = field(default_factory=dict)  # GGUF keys whose values the log cuts short
     layer_widths: dict[int, tuple[int, int]] = field(default_factory=dict)  # layer → K and V elements a position
     statements: list[Statement] = field(default_factory=list)
     dropped: int = 0  # statements beyond the number that is kept

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from kvcalc.core.log_facts import EngineLog, Figure, Load, Setting, Statement, Value
+from kvcalc.core.log_facts import Beginning, EngineLog, Figure, Load, Setting, Statement, Value
 from kvcalc.errors import LogError
 from kvcalc.readers.engine_log_bytes import Lines, Reading, plain
 from kvcalc.readers.engine_log_row import SUFFIXES, UNITS, Row
@@ -188,7 +188,7 @@ class _Loads:
             return
         value = _metadata_value(match["type"], match["value"].strip())
         if value is None:
-            load.clipped.add(match["key"])
+            load.clipped[match["key"]] = _beginning(match["type"], match["value"])
         else:
             load.metadata[match["key"]] = value
 
@@ -276,6 +276,17 @@ def _metadata_value(kind: str, text: str) -> object:
         return _KINDS.get(kind, int)(text)
     except ValueError:
         return None
+
+
+_LENGTH = re.compile(r"arr\[\w{1,5},(\d{1,9})\]")
+
+
+def _beginning(kind: str, text: str) -> Beginning:
+    """How many items an array has, and those that are shown whole."""
+    length = _LENGTH.match(kind)
+    shown = text.strip().removeprefix("[").partition("...")[0].rpartition(",")[0]  # the last one may be cut itself
+    items = _array(kind[4:].partition(",")[0], f"[{shown}]") if length else None
+    return Beginning(int(length[1]) if length else 0, tuple(items or ()))
 
 
 def _array(kind: str, text: str) -> list[object] | None:

@@ -8,13 +8,62 @@ from kvcalc.readers.engine_log_row import WORD, count, row, size
 _SPEAKER = r"\b(?:llama_context|llama_new_context_with_model|llama_init_from_model|llama_context_kv_self)"
 _CONTEXT_KEYS = "n_ctx_per_seq|n_ctx_seq|n_ctx|n_batch|n_ubatch|n_seq_max|flash_attn|kv_unified|n_rs_seq"
 _SHAPE_KEYS = (
-    "arch|n_ctx_train|n_embd_head_k_mla|n_embd_head_v_mla|n_embd_head_k|n_embd_head_v|n_embd_k_gqa|n_embd_v_gqa|n_embd"
+    "arch|n_ctx_train|n_ff|n_embd_head_k_mla|n_embd_head_v_mla|n_embd_head_k|n_embd_head_v|n_embd_k_gqa|n_embd_v_gqa|n_embd"
     r"|n_layer|n_head_kv|n_head|n_swa|n_lora_kv|ssm_d_conv|ssm_d_inner|ssm_d_state|ssm_n_group|general\.name"
 )
+_OLD_SPEAKER = r"\b(?:llama_model_load_internal|llama_model_load|llm_load_print_meta)"  # of 2023
+_OLD_NEEDLES = ("llama_model_load_internal: ", "llama_model_load: ", "llm_load_print_meta: ")
+_TABLE = r"memory_breakdown_print: \|\s{1,9}- (?P<device>[^|]{1,80}?)\s{0,40}\|"
 _SELF_SIZE = ("KV self size", "kv self size")
 
 LLAMACPP = (
     row("llama.cpp", "start", "model", "llama_model_loader: loaded meta data", r"llama_model_loader: loaded meta data with"),
+    row("llama.cpp", "start", "model", "llama_model_load_internal: format", r"llama_model_load_internal: format\s{1,9}="),
+    row(
+        "llama.cpp",
+        "shape",
+        "old_shape",
+        _OLD_NEEDLES,
+        rf"{_OLD_SPEAKER}: (?P<key>n_embd|n_head_kv|n_head|n_layer|n_gqa)\s{{0,20}}= (?P<value>\d{{1,9}})",
+    ),
+    row(
+        "llama.cpp",
+        "setting",
+        "old_context",
+        _OLD_NEEDLES,
+        rf"{_OLD_SPEAKER}: n_ctx\s{{0,20}}= (?P<n_ctx>\d{{1,9}})",
+    ),
+    row(
+        "llama.cpp",
+        "statement",
+        "kv",
+        "memory_size = ",
+        rf"llama_model_load: memory_size ={size('total_mib')} MB, n_mem = (?P<positions>\d{{1,12}})",
+    ),
+    row("llama.cpp", "part", "breakdown", "| memory breakdown [MiB]", r"\| memory breakdown \[MiB\]"),
+    row(
+        "llama.cpp",
+        "part",
+        "breakdown",
+        "memory_breakdown_print: |",
+        _TABLE,
+        rf"\s{{0,40}}-?\d{{1,9}} =\s{{0,40}}-?\d{{1,9}} \+ \({size('self_mib')} ={size('model_mib')} \+{size('total_mib')} \+",
+    ),
+    row(
+        "llama.cpp",
+        "part",
+        "breakdown",
+        "memory_breakdown_print: |",
+        _TABLE,
+        rf"{size('self_mib')} ={size('model_mib')} \+{size('total_mib')} \+{size('compute_mib')}\s{{0,40}}\|",
+    ),
+    row(
+        "llama.cpp",
+        "statement",
+        "projected",
+        "projected to use ",
+        rf"projected to use{size('total_mib')} MiB of device memory vs\.{size('free_mib')} MiB",
+    ),
     row("llama.cpp", "context", "context", "constructing llama_context", r"constructing llama_context(?!_)"),
     row(
         "llama.cpp",

@@ -170,7 +170,8 @@ def test_buffers_alone_are_checked_over_the_cells_that_were_announced() -> None:
 @pytest.mark.parametrize("side", ["K (turbo4): 1.00 MiB, V (f16)", "K (f16): 1.00 MiB, V (turbo4)"])
 def test_a_type_that_isn_t_known_is_said(side: str) -> None:
     log = f"llama_kv_cache: size = 2.00 MiB ( 256 cells, 32 layers, 1/1 seqs), {side}: 1.00 MiB"
-    assert {finding.why for finding in findings(log, PLAIN)} == {"unknown element type 'turbo4'"}
+    fix = "name it: --dtype turbo4=BYTES/ELEMENTS, as --dtype q8_0=34/32"
+    assert {finding.why for finding in findings(log, PLAIN)} == {f"unknown element type 'turbo4': {fix}"}
 
 
 def test_values_as_wide_as_the_widest_layer_s() -> None:

@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 
 import pytest
 
-from kvcalc.core.log_facts import Load, Statement
+from kvcalc.core.log_facts import Beginning, Load, Statement
 from kvcalc.errors import LogError
 from kvcalc.readers.engine_log import LOADS_MAX, STATEMENTS_MAX, read_log, read_log_file
 from kvcalc.readers.engine_log_bytes import CHUNK, LINE_MAX
@@ -224,7 +224,7 @@ def test_the_settings_and_the_model_of_a_llama_cpp_start() -> None:
         "llama.attention.head_count_kv": [0, 0, 8],
         "llama.rope.scale": 0.5,
     }
-    assert load.clipped == {"llama.rope.dimension_sections"}
+    assert load.clipped == {"llama.rope.dimension_sections": Beginning(300, (0, 0, 8))}
     assert load.shape["n_head_kv"].value == "[0, 0, 8]"
     assert load.layer_widths == {0: (192, 128)}
     assert (load.setting("release"), load.setting("n_ctx"), load.setting("flash_attn")) == ("4600", "1024", "0")
