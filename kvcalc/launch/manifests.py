@@ -58,7 +58,8 @@ def _of_tree(tree: Tree, text: str, files: Mapping[str, str], env: Env) -> Itera
     if settings is not None:
         yield from settings
     else:
-        yield from _strings(tree, env, "")
+        own = containers.variables(tree.get("env", tree.get("envs")))
+        yield from _strings(tree, {**env, **own}, "")
 
 
 def _is_compose(tree: Tree) -> bool:
@@ -273,13 +274,32 @@ def _strings(held: Any, env: Env, path: str, depth: int = 0) -> Iterator[Command
     if isinstance(held, Text):
         if " " in held and len(held) < 50_000:
             yield from (replace(each, place=path) for each in commands_of(held, env) if recognise(each.words) is not None)
+    elif isinstance(held, list) and len(held) > 1 and all(isinstance(item, Text) for item in held):
+        yield from _strings(Text("\n".join(held), getattr(held[0], "line", 0)), env, path, depth + 1)
     elif depth < 12:
         items = held.items() if isinstance(held, dict) else enumerate(held) if isinstance(held, list) else ()
         for key, item in items:
             yield from _strings(item, env, f"{path}.{key}".strip("."), depth + 1)
 
 
+def _is_kubeai(tree: Tree) -> bool:
+    spec = _inside(tree.get("spec"))
+    return str(tree.get("apiVersion", "")).startswith("kubeai") and "url" in spec
+
+
+def _kubeai(tree: Tree, env: Env) -> Iterator[Command]:
+    """KubeAI's Model: engine, address of the model, flags."""
+    spec = _inside(tree.get("spec"))
+    engine = {"vllm": "vllm", "ollama": "ollama", "olama": "ollama"}.get(str(spec.get("engine", "")).lower(), "")
+    args = spec.get("args")
+    words = tuple(Word(str(item), getattr(item, "line", 0)) for item in args) if isinstance(args, list) else ()
+    model = str(spec.get("url", "")).split("://")[-1]
+    if engine:
+        yield Command(words, {**env, **containers.variables(spec.get("env"))}, "Model", engine, model=model)
+
+
 KINDS = (
+    (_is_kubeai, _kubeai),
     (_is_helm, _helm),
     (_is_sky, _sky),
     (_is_swap, _swap),

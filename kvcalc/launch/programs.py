@@ -36,7 +36,7 @@ _LLAMA = (
 _PROGRAMS = (
     (r"vllm", "vllm", "vllm", ("serve", "bench", "chat", "complete", "run-batch")),
     (r"sglang", "sglang", "sglang", ("serve", "launch_server")),
-    (r"(trtllm-serve|trtllm-bench|trtllm-eval)", "tensorrt-llm", "tensorrt-llm", ("serve", "throughput", "latency")),
+    (r"(trtllm-serve|trtllm-bench|trtllm-eval|trtllm-build)", "tensorrt-llm", "tensorrt-llm", ("serve", "throughput", "latency")),
     (_LLAMA, "llama.cpp", "llama.cpp", ()),
     (r"mlx_lm\.server", "mlx-lm", "mlx-lm", ()),
     (r"mlx_lm\.(generate|chat|cache_prompt)", "mlx-lm", "mlx-lm.generate", ()),

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kvcalc.launch.flags import LLAMA_NAMES
+from kvcalc.launch.python_values import UNKNOWN, Names, called
 from kvcalc.launch.values import Command, Word
 
 MAX_PYTHON = 500_000
-_UNKNOWN = object()
 _SPEAKS_PYTHON = re.compile(r"^\s*(from\s+[\w.]+\s+import\s|import\s+[\w.]+)", re.MULTILINE)
 # The callable's last name → engine, and the keyword (or position 0) that names the model.
 CALLS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -25,8 +25,13 @@ CALLS: dict[str, tuple[str, tuple[str, ...]]] = {
     "pipeline": ("lmdeploy", ("model_path",)),
     "serve": ("lmdeploy", ("model_path",)),
     "Llama": ("llama.cpp", ("model_path",)),
+    "generate": ("mlx-lm", ()),
+    "stream_generate": ("mlx-lm", ()),
+    "make_prompt_cache": ("mlx-lm", ()),
 }
+_PACKAGES = {"llama.cpp": "llama_cpp", "tensorrt-llm": "tensorrt_llm", "mlx-lm": "mlx_lm"}
 _ENGINE_CONFIGS = {"TurbomindEngineConfig", "PytorchEngineConfig"}
+_STARTS = {"run", "Popen", "call", "check_call", "check_output", "system", "exec_run"}
 
 
 def commands(text: str, name: str, _files: Mapping[str, str], env: Mapping[str, Word]) -> list[Command] | None:
@@ -37,178 +42,120 @@ def commands(text: str, name: str, _files: Mapping[str, str], env: Mapping[str, 
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    found = Found(tree)
-    return list(found.commands(env))
+    try:
+        return list(Found(tree).commands(env))
+    except RecursionError:  # an expression nested thousands deep holds no settings
+        return []
 
 
 class Found:
-    """The names that the text binds to constants, and the calls that start an engine."""
+    """The calls of a text that start an engine."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
-        self.bound: dict[str, ast.expr] = {}
+        self.names = Names(tree)
         self.imports: set[str] = set()
-        self.defaults: dict[str, ast.expr] = {}  # of options that the text itself declares
-        self.env: dict[str, Word] = {}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                self.bound[node.targets[0].id] = node.value
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-                self.bound[node.target.id] = node.value
-            elif isinstance(node, ast.ImportFrom):
+            if isinstance(node, ast.ImportFrom):
                 self.imports.add((node.module or "").split(".")[0])
             elif isinstance(node, ast.Import):
                 self.imports |= {alias.name.split(".")[0] for alias in node.names}
-            else:
-                self._declared(node)
-
-    def _declared(self, node: ast.AST) -> None:
-        """``add_argument("--x", default=…)``, and ``os.environ["X"] = …``."""
-        if isinstance(node, ast.Call) and _called(node) == "add_argument" and node.args:
-            name = self.value(node.args[0])
-            held = next((word.value for word in node.keywords if word.arg == "default"), None)
-            if isinstance(name, str) and held is not None:
-                self.defaults[name.lstrip("-").replace("-", "_")] = held
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-            name, held = self.value(node.targets[0].slice), self.value(node.value)
-            if isinstance(name, str) and isinstance(held, str) and "environ" in ast.unparse(node.targets[0].value):
-                self.env[name] = Word(held, node.lineno)
 
     def commands(self, env: Mapping[str, Word]) -> Iterator[Command]:
         """One for each call."""
-        env = {**env, **self.env}
+        env = {**env, **{name: Word(held, line) for name, (held, line) in self.names.env.items()}}
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call):
-                called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-                if called in CALLS and self._meant(called):
-                    yield self._command(node, called, env)
-                elif called in ("run", "Popen", "call", "check_call", "check_output", "system") and node.args:
-                    yield from self._started(node, env)
-                elif called in ("chat", "generate") and "ollama" in self.imports:
-                    yield from self._asked(node, env)
+            if not isinstance(node, ast.Call):
+                continue
+            name = called(node)
+            if name in ("chat", "generate") and "ollama" in self.imports:
+                yield from self._asked(node, env)
+            elif name in CALLS and self._meant(name):
+                yield from self._built(node, name, env)
+            elif name in _STARTS and node.args:
+                yield from self._started(node, env)
 
-    def _meant(self, called: str) -> bool:
-        engine = self._engine(called)
-        package = {"llama.cpp": "llama_cpp", "tensorrt-llm": "tensorrt_llm"}.get(engine, engine)
-        return package in self.imports or called == "LLMConfig" or (called in ("LLM", "Llama") and not self.imports)
+    def _meant(self, name: str) -> bool:
+        engine = self._engine(name)
+        package = _PACKAGES.get(engine, engine)
+        return package in self.imports or name == "LLMConfig" or (name in ("LLM", "Llama") and not self.imports)
 
-    def _engine(self, called: str) -> str:
-        if called == "LLM" and "tensorrt_llm" in self.imports:
+    def _engine(self, name: str) -> str:
+        if name == "LLM" and "tensorrt_llm" in self.imports:
             return "tensorrt-llm"
-        return CALLS[called][0]
+        return CALLS[name][0]
 
-    def _command(self, node: ast.Call, called: str, env: Mapping[str, Word]) -> Command:
-        settings = self._keywords(node)
-        engine, models = self._engine(called), CALLS[called][1]
+    def _built(self, node: ast.Call, name: str, env: Mapping[str, Word]) -> Iterator[Command]:
+        settings = self.names.keywords(node)
+        engine, models = self._engine(name), CALLS[name][1]
         model = next((settings.pop(key) for key in models if key in settings), None)
         if model is None and node.args and models:
-            model = self.value(node.args[0])
-        if called == "LLMConfig":
-            return self._ray(settings, node.lineno, env)
+            model = self.names.value(node.args[0])
+        place = f"line {node.lineno}: {name}(…)"
+        if name == "LLMConfig":
+            yield _ray(settings, place, env)
+            return
         if engine == "lmdeploy":
             settings = self._backend(node)
+        if engine == "mlx-lm":
+            model = self._loaded()
         if engine == "llama.cpp":
-            settings = {LLAMA_NAMES.get(key, key.replace("_", "-")): held for key, held in settings.items()}
-        joint = "_" if engine == "tensorrt-llm" else "-"
-        clean = {key.replace("_", joint): held for key, held in settings.items() if held is not _UNKNOWN and held is not None}
-        return Command((), env, f"line {node.lineno}: {called}(…)", engine, model=_text(model), settings=clean)
+            settings = {LLAMA_NAMES.get(key, key): held for key, held in settings.items()}
+        yield Command((), env, place, engine, model=_text(model), settings=_clean(settings, engine))
 
-    def _ray(self, settings: dict[str, Any], line: int, env: Mapping[str, Word]) -> Command:
-        loading = settings.get("model_loading_config")
-        loading = loading if isinstance(loading, dict) else {}
-        kwargs = settings.get("engine_kwargs")
-        kwargs = kwargs if isinstance(kwargs, dict) else {}
-        card = settings.get("accelerator_type")
-        clean = {key.replace("_", "-"): held for key, held in kwargs.items() if held is not _UNKNOWN and held is not None}
-        source = loading.get("model_source") or loading.get("model_id")
-        return Command((), env, f"line {line}: LLMConfig(…)", "vllm", model=_text(source), settings=clean, gpu=_text(card))
+    def _loaded(self) -> Any:
+        """The model that MLX-LM's ``load`` is given."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call) and called(node) == "load" and node.args:
+                return self.names.value(node.args[0])
+        return ""
 
     def _backend(self, node: ast.Call) -> dict[str, Any]:
         """LMDeploy keeps its settings in an object of their own."""
         for keyword in node.keywords:
-            held = self._bound(keyword.value)
-            if isinstance(held, ast.Call) and _called(held) in _ENGINE_CONFIGS:
-                return self._keywords(held)
+            held = self.names.node(keyword.value)
+            if isinstance(held, ast.Call) and called(held) in _ENGINE_CONFIGS:
+                return self.names.keywords(held)
         return {}
 
     def _started(self, node: ast.Call, env: Mapping[str, Word]) -> Iterator[Command]:
         """A command line that the text hands to the system."""
-        held = self.value(node.args[0])
-        if isinstance(held, list) and all(isinstance(item, str | int | float) for item in held):
-            words = tuple(Word(str(item), node.lineno, quoted=True) for item in held)
-            yield Command(words, env, f"line {node.lineno}")
+        held = self.names.value(node.args[0])
+        if isinstance(held, list):
+            texts = [str(item) if isinstance(item, str | int | float) else "{…}" for item in held]
+            yield Command(tuple(Word(text, node.lineno, quoted=True) for text in texts), env, f"line {node.lineno}")
         elif isinstance(held, str):
             from kvcalc.launch.script import commands_of
 
             yield from commands_of(held, env, f"line {node.lineno}")
 
     def _asked(self, node: ast.Call, env: Mapping[str, Word]) -> Iterator[Command]:
-        settings = self._keywords(node)
+        settings = self.names.keywords(node)
         options = settings.get("options")
         if isinstance(options, dict):
-            clean = {key: held for key, held in options.items() if held is not _UNKNOWN}
+            clean = {key: held for key, held in options.items() if held is not UNKNOWN}
             yield Command((), env, f"line {node.lineno}", "ollama", model=_text(settings.get("model")), settings=clean)
 
-    def _keywords(self, node: ast.Call) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for keyword in node.keywords:
-            held = self.value(keyword.value)
-            if keyword.arg is None:
-                found |= held if isinstance(held, dict) else {}
-            else:
-                found[keyword.arg] = held
-        return found
 
-    def _bound(self, node: ast.expr, depth: int = 0) -> ast.expr:
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in self.defaults and depth < 10:
-            return self._bound(self.defaults[node.attr], depth + 1)
-        if isinstance(node, ast.Name) and node.id in self.bound and depth < 10:
-            return self._bound(self.bound[node.id], depth + 1)
-        return node
-
-    def value(self, node: ast.expr, depth: int = 0) -> Any:
-        """A constant, or one made of constants; otherwise a marker that it isn't known."""
-        node = self._bound(node)
-        if depth > 20:
-            return _UNKNOWN
-        if isinstance(node, ast.Constant):
-            return node.value if isinstance(node.value, str | int | float | bool | None) else _UNKNOWN
-        if isinstance(node, ast.Dict):
-            return {
-                str(self.value(key, depth + 1)): self.value(held, depth + 1)
-                for key, held in zip(node.keys, node.values, strict=True)
-                if key
-            }
-        if isinstance(node, ast.List | ast.Tuple):
-            return [self.value(item, depth + 1) for item in node.elts]
-        if isinstance(node, ast.Call):
-            return self._called_value(node)
-        return self._computed(node, depth)
-
-    def _called_value(self, node: ast.Call) -> Any:
-        """``dict(…)``, and ``os.environ.get("X", default)`` by its default."""
-        if _called(node) == "dict":
-            return self._keywords(node)
-        if _called(node) in ("get", "getenv") and len(node.args) == 2 and "environ" in ast.unparse(node.func) + "getenv":
-            return self.value(node.args[1], 1)
-        if _called(node) in ("int", "float", "str") and len(node.args) == 1:
-            return self.value(node.args[0], 1)
-        return self._keywords(node) if _called(node).endswith("Config") else _UNKNOWN
-
-    def _computed(self, node: ast.expr, depth: int) -> Any:
-        """Products of constants (``32 * 1024``) and negative numbers."""
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            held = self.value(node.operand, depth + 1)
-            return -held if type(held) in (int, float) else _UNKNOWN
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Add):
-            left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
-            if type(left) is int and type(right) is int and abs(left) < 10**12 and abs(right) < 10**12:
-                return left * right if isinstance(node.op, ast.Mult) else left + right
-        return _UNKNOWN
+def _clean(settings: Mapping[str, Any], engine: str) -> dict[str, Any]:
+    """Keywords as options: dashes for underscores, and only what is known."""
+    joint = "_" if engine == "tensorrt-llm" else "-"
+    return {key.replace("_", joint): _known(held) for key, held in settings.items() if held is not UNKNOWN and held is not None}
 
 
-def _called(node: ast.Call) -> str:
-    return node.func.id if isinstance(node.func, ast.Name) else str(getattr(node.func, "attr", ""))
+def _known(held: Any) -> Any:
+    """The value without what isn't known in it."""
+    if isinstance(held, dict):
+        return {key: _known(item) for key, item in held.items() if item is not UNKNOWN}
+    return [_known(item) for item in held if item is not UNKNOWN] if isinstance(held, list) else held
+
+
+def _ray(settings: dict[str, Any], place: str, env: Mapping[str, Word]) -> Command:
+    loading, kwargs = (settings.get(name) for name in ("model_loading_config", "engine_kwargs"))
+    loading = loading if isinstance(loading, dict) else {}
+    source = loading.get("model_source") or loading.get("model_id")
+    clean = _clean(kwargs, "vllm") if isinstance(kwargs, dict) else {}
+    return Command((), env, place, "vllm", model=_text(source), settings=clean, gpu=_text(settings.get("accelerator_type")))
 
 
 def _text(held: Any) -> str:

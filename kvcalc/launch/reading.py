@@ -104,7 +104,7 @@ def _program(command: Command) -> Program | None:
     if command.engine == "ollama":
         return Program("ollama", "ollama", "ollama " + (words[0].text if words else "serve"), tuple(words[1:]))
     rest = words
-    if rest and base_of(rest[0].text) in NOT_MODELS:
+    if rest and base_of(rest[0].text) in NOT_MODELS | SHELLS:
         return None
     if rest and not is_flag(rest[0].text) and base_of(rest[0].text) in ("serve", "server", "--server"):
         rest = rest[1:]
