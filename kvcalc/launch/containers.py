@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvcalc.launch.docker import of_image
+from kvcalc.launch.env_files import env_file
 from kvcalc.launch.expand import expand_text
 from kvcalc.launch.lexer import Lexer
 from kvcalc.launch.values import Command, Slip, Word
@@ -53,9 +54,13 @@ def count(held: Any) -> int | None:
     return int(held) if isinstance(held, str) and re.fullmatch(r"\d{1,6}", held) else None
 
 
-def compose_service(service: Tree, name: str, env: Env) -> Iterator[Command]:
+def compose_service(service: Tree, name: str, env: Env, files: Mapping[str, str]) -> Iterator[Command]:
     """A service: entrypoint and command, strings cut as a shell cuts them, lists as they stand."""
-    held = variables(service.get("environment"), env)
+    named = service.get("env_file")
+    listed = named if isinstance(named, list) else [named]
+    own = [path.get("path") if isinstance(path, dict) else path for path in listed]
+    held = {key: word for path in own if isinstance(path, str) for key, word in env_file(files, path).items()}
+    held |= variables(service.get("environment"), env)
     words = [*_compose_words(service.get("entrypoint"), env), *_compose_words(service.get("command"), env)]
     image, _ = interpolated(str(service.get("image", "")), env)
     found = Command(tuple(words), held, f"services.{name}", gpus=_compose_cards(service))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kvcalc.launch.env_files import env_file
 from kvcalc.launch.programs import base_of, engine_of_image, release_of_image
 from kvcalc.launch.values import Command, Word
 
@@ -26,7 +27,9 @@ def in_container(command: Command) -> Command:
     """The program's own command: image, variables and cards read from the container's flags."""
     words = list(command.words)
     start = next(n for n, word in enumerate(words) if word.text in ("run", "create"))
-    at, env, entry, gpus = start + 1, {}, "", None
+    at, entry = start + 1, ""
+    env: dict[str, Word] = {}
+    gpus: int | None = None
     while at < len(words) and words[at].text.startswith("-"):
         name, equals, given = words[at].text.partition("=")
         takes = not equals and _takes_value(name)
@@ -36,6 +39,8 @@ def in_container(command: Command) -> Command:
         if value is not None and name in ("-e", "--env"):
             key, _, held = value.text.partition("=")
             env[key] = Word(held, value.line, value.asks)
+        elif value is not None and name == "--env-file":
+            env |= env_file(command.files, value.text)
         entry = value.text if value is not None and name == "--entrypoint" else entry
         gpus = cards_of(value.text) if value is not None and name == "--gpus" else gpus
         at += 1 + takes

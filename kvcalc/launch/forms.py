@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from kvcalc.launch.ollama import client_launch, options_of_request, repl_launch
@@ -29,9 +30,19 @@ def read_launches(text: str, name: str = "", files: Files | None = None, env: Ma
     return _merged(found)
 
 
+# A code block of a Markdown page, its language left out.
+_FENCED = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
 def _launches(text: str, name: str, files: Files, env: Mapping[str, Word]) -> Iterator[Launch]:
     from kvcalc.launch import manifests, python_calls, small_forms
 
+    blocks = [match.group(1) for match in _FENCED.finditer(text)] if "```" in text else []
+    if blocks:
+        for block in blocks:
+            with suppress(LaunchError):  # a page shows other things too
+                yield from _launches(block, "", files, env)
+        return
     pins = pinned(text)
     for reader in (small_forms.commands, python_calls.commands, manifests.commands):
         commands = reader(text, name, files, env)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvcalc.launch import containers
+from kvcalc.launch.env_files import env_file
 from kvcalc.launch.programs import recognise
 from kvcalc.launch.script import commands_of
 from kvcalc.launch.small_forms import env_engine
@@ -48,7 +49,7 @@ def commands(text: str, name: str, files: Mapping[str, str], env: Env) -> list[C
 def _of_tree(tree: Tree, text: str, files: Mapping[str, str], env: Env) -> Iterator[Command]:
     for takes, reader in KINDS:
         if takes(tree):
-            yield from reader(tree, env)
+            yield from reader(tree, env, files)
             return
     variables = _variables_of(tree)
     if variables:
@@ -76,18 +77,19 @@ def _is_compose(tree: Tree) -> bool:
     )
 
 
-def _compose(tree: Tree, env: Env) -> Iterator[Command]:
+def _compose(tree: Tree, env: Env, files: Mapping[str, str]) -> Iterator[Command]:
     services = tree.get("services", tree)
+    beside = {**env_file(files, ".env"), **env}  # Compose reads the .env beside its file
     for name, service in services.items():
         if isinstance(service, dict):
-            yield from containers.compose_service(service, name, env)
+            yield from containers.compose_service(service, name, beside, files)
 
 
 def _is_pods(tree: Tree) -> bool:
     return any(True for _ in containers.found_in(tree))
 
 
-def _pods(tree: Tree, env: Env) -> Iterator[Command]:
+def _pods(tree: Tree, env: Env, _files: Mapping[str, str]) -> Iterator[Command]:
     for container, where, replicas in containers.found_in(tree):
         yield from containers.kubernetes(container, where, replicas, env)
 
@@ -110,7 +112,7 @@ def dashed(name: str) -> str:
     return _CAMEL.sub("-", name.replace("LoRA", "Lora").replace("GPU", "Gpu")).lower().replace("_", "-")
 
 
-def _helm(tree: Tree, env: Env) -> Iterator[Command]:
+def _helm(tree: Tree, env: Env, _files: Mapping[str, str]) -> Iterator[Command]:
     """Values of the production stack's chart: camelCase keys, extraArgs, LMCache's own settings."""
     for spec in _specs(tree):
         config = _inside(spec.get("vllmConfig"))
@@ -131,7 +133,7 @@ def _is_sky(tree: Tree) -> bool:
     return isinstance(tree.get("run"), Text) and not isinstance(tree.get("services"), dict)
 
 
-def _sky(tree: Tree, env: Env) -> Iterator[Command]:
+def _sky(tree: Tree, env: Env, _files: Mapping[str, str]) -> Iterator[Command]:
     """SkyPilot: what it sets for a task's script follows from the resources that are asked for."""
     resources = _inside(tree.get("resources"))
     cards, number = _accelerators(resources.get("accelerators"))
@@ -160,7 +162,7 @@ def _is_swap(tree: Tree) -> bool:
     return isinstance(models, dict) and any(isinstance(model, dict) and "cmd" in model for model in models.values())
 
 
-def _swap(tree: Tree, env: Env) -> Iterator[Command]:
+def _swap(tree: Tree, env: Env, _files: Mapping[str, str]) -> Iterator[Command]:
     """llama-swap: a command for each model; macros are put in first, a model's own before the global ones."""
     for name, model in tree["models"].items():
         if not isinstance(model, dict) or not isinstance(model.get("cmd"), str):
@@ -195,7 +197,7 @@ def _ray_configs(held: Any, depth: int) -> Iterator[Tree]:
             yield from _ray_configs(item, depth + 1)
 
 
-def _ray(tree: Tree, env: Env) -> Iterator[Command]:
+def _ray(tree: Tree, env: Env, _files: Mapping[str, str]) -> Iterator[Command]:
     for config in _ray_configs(tree, 0):
         older = _inside(config.get("engine_config"))
         loading = _inside(config.get("model_loading_config")) or older
@@ -287,7 +289,7 @@ def _is_kubeai(tree: Tree) -> bool:
     return str(tree.get("apiVersion", "")).startswith("kubeai") and "url" in spec
 
 
-def _kubeai(tree: Tree, env: Env) -> Iterator[Command]:
+def _kubeai(tree: Tree, env: Env, _files: Mapping[str, str]) -> Iterator[Command]:
     """KubeAI's Model: engine, address of the model, flags."""
     spec = _inside(tree.get("spec"))
     engine = {"vllm": "vllm", "ollama": "ollama", "olama": "ollama"}.get(str(spec.get("engine", "")).lower(), "")

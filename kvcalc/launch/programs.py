@@ -21,7 +21,11 @@ class Program:
 
 _MODULES = (
     (r"vllm\.entrypoints(\.openai)?\.api_server|vllm\.entrypoints\.cli\.main|vllm\.scripts", "vllm", "vllm"),
-    (r"sglang\.(launch_server|bench_\w+|srt\.server)|sglang\.launch_server_\w+|sglang", "sglang", "sglang"),
+    (
+        r"sglang\.(launch_server|bench_one_batch\w*|bench_offline_\w+|srt\.server)|sglang\.launch_server_\w+|sglang",
+        "sglang",
+        "sglang",
+    ),
     (r"tensorrt_llm\.commands\.serve", "tensorrt-llm", "tensorrt-llm"),
     (r"mlx_lm\.server", "mlx-lm", "mlx-lm"),
     (r"mlx_lm\.(generate|chat|cache_prompt)", "mlx-lm", "mlx-lm.generate"),
@@ -34,7 +38,7 @@ _LLAMA = (
     r"(?!\w*\.py)([-_.][\w.-]*)?"
 )
 _PROGRAMS = (
-    (r"vllm", "vllm", "vllm", ("serve", "bench", "chat", "complete", "run-batch")),
+    (r"vllm", "vllm", "vllm", ("serve", "run-batch")),
     (r"sglang", "sglang", "sglang", ("serve", "launch_server")),
     (r"(trtllm-serve|trtllm-bench|trtllm-eval|trtllm-build)", "tensorrt-llm", "tensorrt-llm", ("serve", "throughput", "latency")),
     (_LLAMA, "llama.cpp", "llama.cpp", ()),
@@ -42,8 +46,10 @@ _PROGRAMS = (
     (r"mlx_lm\.(generate|chat|cache_prompt)", "mlx-lm", "mlx-lm.generate", ()),
     (r"mlx_lm", "mlx-lm", "mlx-lm", ("server", "generate", "chat")),
     (r"lmdeploy", "lmdeploy", "lmdeploy", ("serve", "chat")),
-    (r"ollama", "ollama", "ollama", ("serve", "run", "start", "create", "pull", "stop")),
+    (r"ollama", "ollama", "ollama", ("serve", "run", "start", "create")),
 )
+_FILES = (("vllm/entrypoints/openai/api_server.py", "vllm"), ("sglang/launch_server.py", "sglang"))
+_CLIENTS = {"api_client", "proxy", "gradio"}
 _OLD_LLAMA = re.compile(r"(?:.*[/\\])(server|main)(\.exe)?")
 _NOT_STARTED = {
     "echo",
@@ -109,18 +115,32 @@ def _at(words: Sequence[Word], at: int) -> Program | None:
         for pattern, engine, table in _MODULES:
             if re.fullmatch(pattern, after):
                 return _of_module(engine, table, after, words[at + 2 :])
-    if at and words[at - 1].text.startswith("-") and not words[at - 1].text.startswith("--"):
-        return None  # the value of a flag, -m excepted
     base = base_of(text)
     for pattern, engine, table, verbs in _PROGRAMS:
-        if re.fullmatch(pattern, base) and " " not in text:
-            if verbs and after in verbs:
-                return Program(engine, _table_of(table, after), f"{base} {after}", _rest(engine, after, words[at + 2 :]))
-            if not verbs or engine == "tensorrt-llm":
-                return Program(engine, table, base, tuple(words[at + 1 :]))
+        if " " not in text and re.fullmatch(pattern, base):
+            return _of_program(engine, table, verbs, words, at)
+    for path, engine in _FILES:
+        if text.endswith(path):
+            return Program(engine, engine, path, tuple(words[at + 1 :]))
     if _OLD_LLAMA.fullmatch(text) and any(word.text in ("-m", "--model", "-hf", "-mu") for word in words[at + 1 :]):
         return Program("llama.cpp", "llama.cpp", base, tuple(words[at + 1 :]))
     return None
+
+
+def _of_program(engine: str, table: str, verbs: Sequence[str], words: Sequence[Word], at: int) -> Program | None:
+    """A program by its name, with the verb that starts an engine; its clients' verbs start none."""
+    base = base_of(words[at].text)
+    after, then = (words[at + n].text if at + n < len(words) else "" for n in (1, 2))
+    if base == "vllm" and after == "bench" and then in ("throughput", "latency"):
+        return Program(engine, table, f"vllm bench {then}", tuple(words[at + 3 :]))
+    if engine == "lmdeploy" and after == "serve" and then in _CLIENTS:
+        return None
+    if after in verbs:
+        return Program(engine, _table_of(table, after), f"{base} {after}", _rest(engine, after, words[at + 2 :]))
+    if verbs and engine != "tensorrt-llm":
+        return None
+    named = at and words[at - 1].text.startswith("-") and "=" not in words[at - 1].text
+    return None if named and not after else Program(engine, table, base, tuple(words[at + 1 :]))
 
 
 def _of_module(engine: str, table: str, module: str, rest: Sequence[Word]) -> Program:
@@ -136,7 +156,7 @@ def _table_of(table: str, verb: str) -> str:
 
 def _rest(engine: str, verb: str, words: Sequence[Word]) -> tuple[Word, ...]:
     """The words after a verb; LMDeploy's has one more."""
-    if engine == "lmdeploy" and verb == "serve" and words and words[0].text in ("api_server", "gradio", "proxy"):
+    if engine == "lmdeploy" and verb == "serve" and words and words[0].text == "api_server":
         return tuple(words[1:])
     return tuple(words)
 

@@ -30,6 +30,8 @@ class Names:
                 self._added(node)
             elif isinstance(node, ast.Call) and called(node) == "add_argument" and node.args:
                 self._declared(node)
+            elif isinstance(node, ast.Call) and called(node) in ("extend", "append") and len(node.args) == 1:
+                self._extended(node)
 
     def _assigned(self, node: ast.Assign) -> None:
         target = node.targets[0]
@@ -45,6 +47,13 @@ class Names:
         if isinstance(node.target, ast.Name) and isinstance(node.op, ast.Add) and node.target.id in self.bound:
             before = self.bound[node.target.id]
             self.bound[node.target.id] = ast.BinOp(left=before, op=ast.Add(), right=node.value)
+
+    def _extended(self, node: ast.Call) -> None:
+        """``cmd.extend([...])`` and ``cmd.append(x)``."""
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if isinstance(owner, ast.Name) and owner.id in self.bound:
+            added = node.args[0] if called(node) == "extend" else ast.List(elts=[node.args[0]], ctx=ast.Load())
+            self.bound[owner.id] = ast.BinOp(left=self.bound[owner.id], op=ast.Add(), right=added)
 
     def _declared(self, node: ast.Call) -> None:
         name = self.value(node.args[0])

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvcalc.launch import docker
+from kvcalc.launch.env_files import find_file
 from kvcalc.launch.flags import LLAMA_NAMES, MODELS, Reading, is_flag, read_words
 from kvcalc.launch.names import names_of
 from kvcalc.launch.ollama import ollama_launch
@@ -130,6 +131,7 @@ def _begins(engine: str, flag: str, names: Mapping[str, Any]) -> bool:
 
 
 def _launch(command: Command, program: Program) -> Launch:
+    command = _with_prefixes(command, program)
     release = command.release or command.pins.get(program.engine, "")
     if program.engine == "ollama":
         return ollama_launch(command, program)
@@ -160,6 +162,14 @@ def _launch(command: Command, program: Program) -> Launch:
         tuple(slips),
         tuple(spliced),
     )
+
+
+def _with_prefixes(command: Command, program: Program) -> Command:
+    """With the variables that ``env X=Y`` gives before the program's own words."""
+    before = command.words[: max(len(command.words) - len(program.rest), 0)]
+    pairs = [(word, re.fullmatch(r"([A-Z_]\w*)=(.*)", word.text, re.DOTALL)) for word in before]
+    found = {match.group(1): replace(word, text=match.group(2)) for word, match in pairs if match}
+    return replace(command, env={**command.env, **found}) if found else command
 
 
 def _llama_cpp_python(words: Sequence[Word]) -> Iterator[Word]:
@@ -242,17 +252,6 @@ def _file_named(words: Sequence[Word], flags: Sequence[str]) -> Word | None:
         if name in flags:
             return Word(given, word.line, word.asks) if equals else words[at + 1] if at + 1 < len(words) else None
     return None
-
-
-def find_file(files: Mapping[str, str], name: str) -> str | None:
-    """A file by its name among those at hand: by path, else by the last part of it, else the only one for a variable."""
-    if name in files:
-        return files[name]
-    last = name.rsplit("/", 1)[-1]
-    for path, text in files.items():
-        if path.rsplit("/", 1)[-1] == last:
-            return text
-    return next(iter(files.values())) if len(files) == 1 and "$" in name else None
 
 
 def _overrides(reading: Reading, program: Program, files: Mapping[str, str]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvcalc.launch.docker import of_image
+from kvcalc.launch.env_files import bare, env_file, env_lines
 from kvcalc.launch.lexer import Lexer
 from kvcalc.launch.roles import decides
 from kvcalc.launch.scalars import read_loose
@@ -44,7 +45,7 @@ def _unit(text: str, files: Mapping[str, str], env: Env) -> Iterator[Command]:
         if key == "Environment":
             held |= {name: Word(text, line) for name, text in _pairs(rest)}
         elif key == "EnvironmentFile":
-            held |= _env_file(files, rest.lstrip("-"))
+            held |= env_file(files, rest.lstrip("-"))
         elif key in ("ExecStart", "Exec"):
             starts.append(Word(rest.lstrip("@-:+!"), line))
         elif key == "Image":
@@ -78,25 +79,6 @@ def _pairs(text: str) -> list[tuple[str, str]]:
     """NAME=VALUE words, with their quotes taken off."""
     words = [token.text for token in Lexer(text).tokens() if not token.operator]
     return [(name, held) for name, equals, held in (word.partition("=") for word in words) if equals]
-
-
-def _env_file(files: Mapping[str, str], name: str) -> dict[str, Word]:
-    last = name.strip().rsplit("/", 1)[-1]
-    text = next((held for path, held in files.items() if path.rsplit("/", 1)[-1] == last), None)
-    return {key: Word(held) for key, held in env_lines(text)} if text is not None else {}
-
-
-def env_lines(text: str) -> list[tuple[str, str]]:
-    """The NAME=VALUE lines of an .env file; blanks around = are let through, quotes taken off."""
-    found = re.findall(r"^\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*$", text, re.MULTILINE)
-    return [(name, _bare(held)) for name, held in found]
-
-
-def _bare(text: str) -> str:
-    text = text.rstrip(";,").strip()
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
-        return text[1:-1]
-    return re.sub(r"\s+#.*$", "", text)
 
 
 def _is_env(text: str, _name: str) -> bool:
@@ -154,7 +136,7 @@ def _modelfile(text: str, _files: Mapping[str, str], env: Env) -> Iterator[Comma
             model = match.group(2).strip()
         elif match and word == "PARAMETER":
             name, _, held = match.group(2).strip().partition(" ")
-            settings[name] = read_loose(_bare(held.strip()))
+            settings[name] = read_loose(bare(held.strip()))
     yield Command((), env, "Modelfile", "ollama", model=model, settings=settings)
 
 
@@ -218,7 +200,7 @@ def _ini(text: str, _files: Mapping[str, str], env: Env) -> Iterator[Command]:
             current = head.group(1)
             sections.setdefault(current, [])
         elif match and match.group(1) != "version":
-            sections[current] += flag_of(match.group(1), _bare(match.group(2)), number)
+            sections[current] += flag_of(match.group(1), bare(match.group(2)), number)
     shared = sections.pop("*")
     for name, words in sections.items() or {"": []}.items():
         own = "" if any(word.text in ("--model", "-m", "--hf-repo", "-hf") for word in (*shared, *words)) else name
