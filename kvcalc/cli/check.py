@@ -62,10 +62,13 @@ def command(
     beside: Beside,
     showing: Showing,
     settings: Annotated[bool, Option("--settings", help="Print only what was read.", rich_help_panel="Output")] = False,
+    allow_none: Annotated[
+        bool, Option("--allow-none", help="End with 0 where the files start no engine.", rich_help_panel="Output")
+    ] = False,
 ) -> int:
     """Whether a launch line, a script or a manifest fits its card, and what to change in it."""
-    launches = read(what, _variables(beside))
-    if settings:
+    launches = read(what, _variables(beside), allow_none)
+    if settings or not launches:
         _show_settings(launches, showing)
         return ExitCode.OK
     return _answer(launches, beside, showing)
@@ -107,7 +110,7 @@ def _answer(launches: list[Launch], beside: Beside, showing: Showing) -> int:
     return max((CODES[each.verdict] for each in answers), key=_WORST.index)
 
 
-def read(what: list[str], given: Mapping[str, str]) -> list[Launch]:
+def read(what: list[str], given: Mapping[str, str], allow_none: bool = False) -> list[Launch]:
     """The launches in what was given: files, or words that make one line. Raises LaunchError, UsageError."""
     from kvcalc.launch.forms import read_launches
 
@@ -118,7 +121,7 @@ def read(what: list[str], given: Mapping[str, str]) -> list[Launch]:
         return _some(read_launches(text, "", {}, given), "the command line")
     texts = {path: _text(path) for path in paths}
     found = [launch for path, text in texts.items() for launch in read_launches(text, path, _beside(texts, path), given)]
-    return _some(found, ", ".join(paths))
+    return found if allow_none else _some(found, ", ".join(paths))
 
 
 def _not_a_path(text: str) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 from kvcalc.launch.names import Match, match
 from kvcalc.launch.roles import decides, speaks_of_memory
 from kvcalc.launch.scalars import UnreadableError, is_placeholder, read_loose, read_scalar
+from kvcalc.launch.tables import version
 from kvcalc.launch.values import COUNTED, NAMES_MODEL, NO_EFFECT, UNKNOWN, UNREADABLE, Flag, Word
 
+SIZES_SINCE = "0.8.5"  # vLLM: before it, 32k is no number
 _NEGATIVE = re.compile(r"-\d+(\.\d+)?")
 _NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,9})?", re.ASCII)
 _TRUTH = {"true": True, "false": False}
@@ -93,6 +95,8 @@ def _read_flag(reading: Reading, words: Sequence[Word], at: int) -> int:
     written, path = _normal(reading.engine, written)
     found = match(reading.table, reading.release, written)
     kind = found.option.kind if found.option else "text"
+    if kind == "size" and reading.release and version(reading.release) < version(SIZES_SINCE):
+        kind = "int"
     if path:
         values, after = _values("text", words, at + 1, [Word(given, word.line, word.asks)] if equals else [])
         _dotted(reading, found, word, path, values)
