@@ -81,6 +81,12 @@ def inkling_pattern(fields: Fields, num_layers: int) -> list[str]:
     return [HYBRID_SLIDING if index in chosen else HYBRID for index in range(num_layers)]
 
 
+def inkling_listed(fields: Fields, num_layers: int) -> list[str]:
+    """Inkling's first files: the layers of ``local_layer_ids`` slide, and none where it is missing."""
+    local = set(fields.ints("local_layer_ids") or ())
+    return [HYBRID_SLIDING if index in local else HYBRID for index in range(num_layers)]
+
+
 def kimi_pattern(fields: Fields, num_layers: int) -> list[str]:
     """Kimi Linear: full attention in ``linear_attn_config.full_attn_layers`` (counted from 1), else in every fourth."""
     own = fields.mapping("linear_attn_config")
@@ -123,7 +129,9 @@ def pooled_index(fields: Fields, index: int) -> Layer:
 
 
 def key_index(fields: Fields, index: int = 0) -> Layer:
-    """Full attention, and ``indexer_head_dim`` index keys a position (Qwen4-Exp)."""
+    """Full attention, and ``indexer_head_dim`` index keys a position (Qwen4-Exp); none where the file names no indexer."""
+    if fields.raw("indexer_n_heads") is None and fields.raw("indexer_head_dim") is None:
+        return parts.full(fields, index)
     width = fields.int("indexer_head_dim") * fields.int("indexer_kv_heads", 1)
     return (*parts.full(fields, index), Indexer(width))
 

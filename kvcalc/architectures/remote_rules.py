@@ -8,7 +8,7 @@ from kvcalc.architectures import parts, patterns
 from kvcalc.architectures.base import Rule
 from kvcalc.architectures.patterns import FULL, LINEAR, SLIDING, Pattern
 from kvcalc.architectures.rules import block_configs, build, decoder, depth, falcon
-from kvcalc.core.fields import MAX_LAYERS, Field, Fields
+from kvcalc.core.fields import MAX_FIELD, MAX_LAYERS, Field, Fields
 from kvcalc.core.layers import (
     CompressedAttention,
     Conv,
@@ -30,6 +30,29 @@ def attention_kind(fields: Fields) -> tuple[Layer, ...]:
     if fields.mapping("attn_config").text("attn_type") == "multiquery_attention":
         fields = fields.with_values({"num_kv_heads": Field(1, f"{fields.at('attn_config')}.attn_type")})
     return decoder()(fields)
+
+
+def own_windows(fields: Fields) -> tuple[Layer, ...]:
+    """Domyn Edge: a head width a layer in ``per_layer_config``, and ``window_sizes`` of [positions before, after], 0 for all.
+
+    A window of w positions before a token holds w + 1 with the token itself.
+    """
+    num_layers, own = depth(fields), fields.mapping("per_layer_config")
+    windows = fields.raw("window_sizes")
+    if not isinstance(windows, list) or len(windows) < num_layers:
+        raise ConfigError("window_sizes must hold one pair a layer", fields.at("window_sizes"))
+    return tuple(_own_window(fields, own, windows[index], index) for index in range(num_layers))
+
+
+def _own_window(fields: Fields, own: Fields, pair: object, index: int) -> Layer:
+    width = own.mapping(str(index)).int_or_none("head_dim") or parts.head_width(fields, index)
+    before = pair[0] if isinstance(pair, list) and pair else None
+    if not isinstance(before, int) or isinstance(before, bool) or not 0 <= before <= MAX_FIELD:
+        raise ConfigError(f"window_sizes[{index}] must be a pair of positions", fields.at("window_sizes"))
+    heads, queries = parts.kv_heads(fields, index), parts.known_heads(fields, index)
+    return (
+        SlidingAttention(heads, width, width, before + 1, queries) if before else FullAttention(heads, width, width, queries),
+    )
 
 
 def refined_web(fields: Fields) -> tuple[Layer, ...]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from kvcalc.architectures import hybrids, parts, patterns, remote_rules, rules
 from kvcalc.architectures.base import Architecture
+from kvcalc.architectures.hybrids import HYBRID, HYBRID_SLIDING
 from kvcalc.architectures.patterns import FULL, LINEAR, SLIDING
 
 PLAIN = Architecture(rules.decoder())
@@ -117,10 +118,23 @@ OWN_RULES: dict[str, Architecture] = {
         remote_rules.blocks_or_heads, {"num_kv_heads": ("num_key_value_heads_per_layer", "num_key_value_heads")}
     ),
     "cpmbee": Architecture(rules.decoder(), {"head_dim": ("dim_head",)}),  # transformers' own class, before it left
+    "domyn_edge": Architecture(remote_rules.own_windows),  # vLLM 0.33 domyn_edge.py
     "falcon_ocr": Architecture(rules.decoder(), META_ALIASES),  # mlx-vlm falcon_ocr
     "falcon_perception": Architecture(rules.decoder(), META_ALIASES),  # mlx-vlm falcon_perception
     "falcon-perception": Architecture(rules.decoder(), META_ALIASES),
     "hf_olmo": Architecture(remote_rules.queries_or_one),  # olmo/config.py: effective_n_kv_heads
+    "inkling_model": Architecture(  # vLLM models/inkling/configs.py, and its class defaults
+        rules.decoder(
+            hybrids.inkling_listed, {HYBRID: hybrids.inkling(sliding=False), HYBRID_SLIDING: hybrids.inkling(sliding=True)}
+        ),
+        own_defaults={
+            "hidden_size": 1536,
+            "num_hidden_layers": 16,
+            "num_attention_heads": 12,
+            "num_key_value_heads": 4,
+            "sliding_window_size": 512,
+        },
+    ),
     "jina_vlm": Architecture(rules.decoder(), JINA_ALIASES),
     "jvlm": Architecture(rules.decoder(), JINA_ALIASES),
     "lille-130m": Architecture(rules.decoder(), {"max_tokens": ("block_size",)}),  # mlx-lm lille-130m.py

@@ -30,17 +30,19 @@ class Blocks:
     state_page: int = 0
 
 
-def settle(caches: Sequence[Cache], settings: Settings, *, aligned: bool) -> Blocks:
+def settle(caches: Sequence[Cache], settings: Settings, *, aligned: bool, least_state: int = 0) -> Blocks:
     """The block size: what was asked or the backends take, raised to hold a state. Raises EngineError.
 
-    ``aligned``: states are kept at block boundaries, for prefix caching.
+    ``aligned``: states are kept at block boundaries, for prefix caching. ``least_state``: bytes that a state's page has at least.
     """
     attention = [cache for cache in caches if cache.kind != STATE]
     backends = _distinct(attention)
     size = _first_size(attention, backends, settings)
     states = max((cache.state_bytes for cache in caches if cache.kind == STATE), default=0)
     if states and attention:
-        return _raised(attention, backends, size, states, settings.platform, _checkpoint_step(caches) if aligned else 1)
+        return _raised(
+            attention, backends, size, max(states, least_state), settings.platform, _checkpoint_step(caches) if aligned else 1
+        )
     if any(cache.dtype in TURBOQUANT for cache in attention):
         return Blocks(_with_plain_layers(attention, backends, size))
     return Blocks(size)

@@ -32,6 +32,8 @@ class Reading:
     window_field: str = ""  # the windowed layers' window stands there
     window_list: str = ""  # or there, one a layer
     other_heads: str = ""  # the windowed layers' heads and width stand in that object
+    head_dim_of_hidden: bool = False  # its own configuration class has no default head_dim: hidden_size // heads
+    one_rank: bool = False  # no tensor parallelism
     expands_latent: bool = False  # latent attention cached as full heads, V padded to K's width
     sinks: bool = False
     alibi: str = ""  # always, or the field that says so
@@ -69,6 +71,9 @@ READINGS: dict[str, Reading] = {
     "step3p5": Reading(alternates=True, other_heads="attention_other_setting"),
     "exaone_moe": Reading(window_list="sliding_windows"),
     "laguna": Reading(own_windows=True),
+    "beam": Reading(head_dim_of_hidden=True),
+    "dory": Reading(one_rank=True),
+    "inkling_model": Reading(own_windows=True, packed_convs=True, flash_attn=True, kv_heads_must_split=True),
     "gpt_oss": Reading(sinks=True, kv_heads_must_split=True),
     **dict.fromkeys(
         ("inkling_text", "inkling_mm_model"),
@@ -90,7 +95,10 @@ READINGS: dict[str, Reading] = {
     "bloom": Reading(alibi="always"),
     **dict.fromkeys(("falcon", "RefinedWeb", "RefinedWebModel"), Reading(alibi="alibi")),
     **dict.fromkeys(("nemotron_h", "nemotron_h_puzzle"), Reading(state_dtype=NEMOTRON_STATES)),
-    **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), Reading(state_dtype=QWEN_STATES)),
+    **dict.fromkeys(
+        ("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen4_exp", "qwen4_exp_text"),
+        Reading(state_dtype=QWEN_STATES),
+    ),
     "AXK1": Reading(expands_latent=True),  # is_deepseek_mla knows it as axk1 alone, and its class then takes plain heads
     **dict.fromkeys(("gemma3", "gemma3_text"), Reading(bidirectional="use_bidirectional_attention")),
     **dict.fromkeys(
@@ -254,16 +262,15 @@ STATEFUL = frozenset(
         *("bailing_hybrid", "falcon_h1", "falcon_mamba", "granitemoehybrid", "interns2_mobius_text", "jamba", "kimi_linear"),
         *("lfm2", "lfm2_moe", "mamba", "mamba2", "nemotron_h", "nemotron_h_puzzle", "olmo_hybrid"),
         *("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", "zamba2"),
-        *("glm5_next", "glm5_next_text", "inkling_text", "inkling_mm_model"),
+        *("glm5_next", "glm5_next_text", "inkling_model", "inkling_text", "inkling_mm_model", "qwen4_exp", "qwen4_exp_text"),
     )
 )
 
+# Qwen4-Exp: blocks hold the state of its n-gram layers, even where a file names none of them.
+NGRAMS = frozenset({"qwen4_exp", "qwen4_exp_text"})
+
 # Served, but with caches that are not modelled. By the decoder's type, or the class.
 UNMODELLED: dict[str, str] = {
-    **dict.fromkeys(
-        ("qwen4_exp_text", "qwen4_exp"),
-        "its sparse attention and n-gram layers keep several kinds of states (vllm/models/qwen4_exp)",
-    ),
     **dict.fromkeys(
         ("deepseek_v41", "deepseek_v41_text"), "its layers share compressed rows and replay windows (vllm/models/deepseek_v41)"
     ),

@@ -14,6 +14,7 @@ from kvcalc.core.model import Model
 from kvcalc.engines.vllm.models import ALL_OR_NONE, AS_LAYERS, NEVER, NO_MIX, Reading
 from kvcalc.errors import EngineError
 
+CLASS_DEFAULT = "class default"  # so a field's origin begins where the library's class says it
 Change = Callable[[int, Part], Part]
 
 
@@ -86,6 +87,8 @@ def _slid(part: Part, window: int) -> Part:
 
 
 def _reread(model: Model, index: int, part: Part, reading: Reading) -> Part:
+    if reading.head_dim_of_hidden and isinstance(part, FullAttention | SlidingAttention):
+        part = _of_hidden(model.fields, part)
     if isinstance(part, SlidingAttention):
         return _windowed(model.fields, index, part, reading)
     if isinstance(part, LatentAttention) and reading.expands_latent:
@@ -94,6 +97,13 @@ def _reread(model: Model, index: int, part: Part, reading: Reading) -> Part:
     if isinstance(part, Recurrent) and reading.states:
         return replace(part, variant=reading.states, convs=())
     return part
+
+
+def _of_hidden(fields: Fields, part: FullAttention | SlidingAttention) -> FullAttention | SlidingAttention:
+    if fields.raw("head_dim") is not None and not fields.origin("head_dim").startswith(CLASS_DEFAULT):
+        return part
+    width = fields.int("hidden_size") // part.num_heads
+    return replace(part, head_dim=width, v_head_dim=width)
 
 
 def _windowed(fields: Fields, index: int, part: SlidingAttention, reading: Reading) -> SlidingAttention:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kvcalc.core.layers import CrossAttention, FullAttention, Layer, Recurrent
+from kvcalc.core.layers import CrossAttention, FullAttention, Indexer, Layer, Recurrent
 from kvcalc.core.model import Model, Request
 from kvcalc.engines.base import SERVED, Serving
 from kvcalc.engines.releases import Rules
@@ -23,6 +23,7 @@ from kvcalc.engines.vllm.models import (
     INCOMPATIBLE,
     LAST_SERVED,
     NEVER_FLOAT16,
+    NGRAMS,
     STATEFUL,
     UNMODELLED,
     class_names,
@@ -32,6 +33,7 @@ from kvcalc.engines.vllm.options import Settings, default_batched, settings_of
 from kvcalc.engines.vllm.plan import Plan, make_plan
 from kvcalc.engines.vllm.readings import layers_as_read
 from kvcalc.engines.vllm.specs import SLIDING, SLIDING_MLA, Load, Spec
+from kvcalc.engines.vllm.states import least_state
 from kvcalc.errors import EngineError
 
 
@@ -62,7 +64,7 @@ def set_up(model: Model, request: Request, rules: Rules) -> Setup:
     _check_grouped_context(settings, layers)
     caches = tuple(caches_of(context, layers))
     _check_context_parallel(settings, caches)
-    blocks = settle(caches, settings, aligned=_caches_prefixes(model, settings, layers))
+    blocks = settle(caches, settings, least_state=least_state(context), aligned=_caches_prefixes(model, settings, layers))
     specs = tuple(spec_of(cache, blocks) for cache in caches)
     outermost = reading.block_outermost or any(cache.role == "compressor" for cache in caches)
     plan = make_plan(specs, _stages(model, settings, caches), settings.pp, block_outermost=outermost, hybrid=settings.hybrid)
@@ -85,6 +87,8 @@ def serving_of(model: Model, rules: Rules) -> Serving:
             return _unserved(rules, f"does not serve {name}; the last release that did is {LAST_SERVED[name]}")
         if name in INCOMPATIBLE:
             return _unserved(rules, f"has no class {name}, and the library's can't run under it")
+    if model.model_type in NGRAMS and (reason := _unmodelled_ngrams(model)):
+        return Serving(f"{model.model_type} is not modelled for vLLM: {reason}")
     for name in (*names, model.model_type):
         if name in UNMODELLED:
             return Serving(f"{name} is not modelled for vLLM: {UNMODELLED[name]}")
@@ -94,6 +98,14 @@ def serving_of(model: Model, rules: Rules) -> Serving:
     if any(isinstance(part, Recurrent) for part in parts) and model.format != "gguf" and model.model_type not in STATEFUL:
         return _unserved(rules, f"serves no {model.model_type}: it has no class for its recurrent layers")
     return SERVED
+
+
+def _unmodelled_ngrams(model: Model) -> str:
+    if any(isinstance(part, Indexer) for layer in model.layers for part in layer):
+        return "its sparse attention keeps index keys and a ring of its own (vllm/models/qwen4_exp/common/qsa_cache.py)"
+    if model.fields.raw("ple_layer_ids"):
+        return "its n-gram layers keep several kinds of states (vllm/models/qwen4_exp/nvidia/ple_layer.py)"
+    return ""
 
 
 def _unserved(rules: Rules, what: str) -> Serving:
@@ -136,6 +148,12 @@ def _check_ranks(model: Model, settings: Settings, layers: tuple[Layer, ...]) ->
             f"{heads} attention heads can't be split over {settings.tp} tensor-parallel ranks",
             "vllm/config/model.py: verify_with_parallel_config",
             f"take a number of ranks that divides {heads}",
+        )
+    if settings.tp > 1 and reading_of(model).one_rank:
+        raise EngineError(
+            f"vLLM has no tensor parallelism for {model.model_type}",
+            f"vllm/model_executor/models/{model.model_type}.py",
+            "take --tp 1",
         )
     if settings.pp > 1 and not reading_of(model).pipeline:
         raise EngineError(

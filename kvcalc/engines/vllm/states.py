@@ -11,6 +11,7 @@ from math import prod
 from kvcalc.core.layers import HeadedAttention, Layer, Recurrent
 from kvcalc.engines.vllm.backends import CPU, SM90, Backend
 from kvcalc.engines.vllm.cache import ELEMENT_BYTES, Cache, Context, heads_on_rank
+from kvcalc.engines.vllm.models import NGRAMS
 from kvcalc.engines.vllm.specs import SLIDING, STATE
 from kvcalc.errors import ArchitectureError, EngineError
 
@@ -60,6 +61,16 @@ def state(context: Context, index: int, part: Recurrent) -> Cache:
         dtype=conv_dtype,
         role=part.variant,
     )
+
+
+def least_state(context: Context) -> int:
+    """Qwen4-Exp sizes blocks by its n-gram convolution too: dilated, over all residual streams, whole on every rank."""
+    if context.model.model_type not in NGRAMS:
+        return 0
+    fields = context.model.fields
+    columns = (fields.int("ple_conv_kernel_size", 4) - 1) * fields.int("ngram_size", 3) + context.settings.speculative
+    element = 4 if context.settings.conv_dtype == "float32" else ELEMENT_BYTES
+    return fields.int("hc_count", 4) * fields.int("hidden_size") * columns * element
 
 
 def _flashinfer_deltas(context: Context, part: Recurrent) -> bool:
