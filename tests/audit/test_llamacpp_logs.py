@@ -161,7 +161,8 @@ def test_each_table_is_a_figure_of_its_own() -> None:
 def test_before_latents_were_known_every_head_was_stored() -> None:
     keys, values = 4096 * 3 * 16 * 192 * 2 / MIB, 4096 * 3 * 16 * 128 * 2 / MIB
     log = "llama_new_context_with_model: n_ctx = 4096\n"
-    log += f"llama_new_context_with_model: KV self size = {keys + values:.2f} MiB, K (f16): {keys:.2f} MiB, V (f16): {values:.2f} MiB"
+    log += f"llama_new_context_with_model: KV self size = {keys + values:.2f} MiB, "
+    log += f"K (f16): {keys:.2f} MiB, V (f16): {values:.2f} MiB"
     assert {finding.verdict for finding in findings(log, DEEPSEEK).values()} == {"agrees"}
 
 
