@@ -18,7 +18,7 @@ ENGINES: dict[str, str] = {
     "llama.cpp": "kvcalc.engines.llamacpp.engine",
     "transformers": "kvcalc.engines.transformers.engine",
     "vllm": "kvcalc.engines.vllm.engine",
-    "sglang": "kvcalc.engines.sglang",
+    "sglang": "kvcalc.engines.sglang.engine",
     "tensorrt-llm": "kvcalc.engines.tensorrt_llm",
     "mlx-lm": "kvcalc.engines.mlx_lm",
     "lmcache": "kvcalc.engines.lmcache",
