@@ -43,6 +43,7 @@ VERB_KEYS: dict[str, tuple[tuple[object, ...], set[str]]] = {
     "fit": (("llama-8b", "--memory", "24GiB"), FIT),
     "verify": (("--tokens", 8), {*ENVELOPE, "model", "request", "device", "checks", "controls", "passed"}),
     "audit": (("log", "llama-8b"), {*ENVELOPE, "log", "loads"}),
+    "mcp": ((), {*ENVELOPE, "tools"}),
     "check": (("vllm serve Qwen/Qwen3-8B -tp 2",), {*ENVELOPE, "commands"}),
 }
 LOG = "llama_kv_cache: size =  512.00 MiB (  4096 cells,  32 layers,  1/1 seqs), K (f16):  256.00 MiB, V (f16):  256.00 MiB\n"

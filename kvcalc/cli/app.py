@@ -33,6 +33,7 @@ VERBS: dict[str, str] = {
     "presets": "kvcalc.cli.presets",
     "engines": "kvcalc.cli.engines",
     "verify": "kvcalc.cli.verify",
+    "mcp": "kvcalc.cli.mcp",
 }
 # The first line of each verb's own help: the overview, and completion of a verb, import none of them.
 ABOUT: dict[str, str] = {
@@ -42,10 +43,11 @@ ABOUT: dict[str, str] = {
     "fit": "What fits beside the weights: the largest length for a batch, or the largest batch for a length.",
     "inspect": "What each layer caches, and which field of the file said so.",
     "audit": "Hold an engine's own log lines against the prediction, and explain the difference.",
-    "check": "What a launch line, a script or a manifest sets, and which of its flags count.",
+    "check": "Whether a launch line, a script or a manifest fits its card, and what to change in it.",
     "presets": "The models that ship with kvcalc, and your own: list, filter, show.",
     "engines": "Whose rules there are: version, source, options and their defaults.",
     "verify": "Run the real cache against full attention, and weigh it.",
+    "mcp": "Serve estimate, fit, check and audit to an agent, on standard input and output.",
 }
 INTERRUPTED = 130
 _COMPLETING = "_KVCALC_COMPLETE"  # set by the shell that asks what to offer
