@@ -12,7 +12,7 @@ from kvcalc.cli.options import Showing
 from kvcalc.cli.output import show, write_json
 from kvcalc.errors import ExitCode, MissingExtraError
 
-EXAMPLES = ("kvcalc mcp", "kvcalc mcp --tools")
+EXAMPLES = ("kvcalc mcp --tools", "kvcalc mcp --tools --json")
 INSTRUCTIONS = (
     "Memory of language models' KV caches, to the byte, under each engine's own allocation rules. "
     "Give check a launch line or manifest as it stands; give fit a model and a card; give audit an engine's log."

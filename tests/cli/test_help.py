@@ -78,6 +78,7 @@ def test_an_example_runs_as_written(verb: str, line: str, cli: Cli, tmp_path: Pa
     Path("config.json").write_text(json.dumps(LLAMA))
     Path("server.log").write_text(VLLM_LOG)
     Path("llama-server.log").write_text(LLAMACPP_LOG)
+    Path("compose.yaml").write_text("services: {a: {image: vllm/vllm-openai, command: --model Qwen/Qwen3-8B}}\n")
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(VLLM_LOG.encode())))
     words = shlex.split(line.rpartition("| ")[2])  # what stands before a pipe only feeds it
     assert words[0] == "kvcalc"
