@@ -20,7 +20,7 @@ ENGINES: dict[str, str] = {
     "vllm": "kvcalc.engines.vllm.engine",
     "sglang": "kvcalc.engines.sglang.engine",
     "tensorrt-llm": "kvcalc.engines.tensorrt_llm",
-    "mlx-lm": "kvcalc.engines.mlx_lm",
+    "mlx-lm": "kvcalc.engines.mlx_lm.engine",
     "lmcache": "kvcalc.engines.lmcache",
 }
 ALIASES: dict[str, str] = {

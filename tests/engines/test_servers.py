@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kvcalc.core.model import Model, OptionValue, Request, Tally
 from kvcalc.dtypes import find_dtype
 from kvcalc.engines import find_engine
-from kvcalc.engines.mlx_lm import Arrival, chunked_rows, growing_rows, rotating_rows
+from kvcalc.engines.mlx_lm.rows import Arrival, chunked_rows, growing_rows, rotating_rows
 from kvcalc.errors import EngineError, UsageError
 from kvcalc.readers.presets import preset_model
 
@@ -302,7 +302,7 @@ def test_sequences_of_different_lengths(name: str) -> None:
     assert (512 + 1024 + 2048) * QWEN3 <= mixed <= longest
 
 
-@pytest.mark.parametrize("name", ["tensorrt-llm", "mlx-lm", "lmcache"])
+@pytest.mark.parametrize("name", ["tensorrt-llm", "lmcache"])
 def test_evidence_is_said(name: str) -> None:
     """Read rules are marked so."""
     engine = find_engine(name)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import assert_never
 
 from kvcalc.core.counting import Reach, Slab, Types, recurrent_slabs, vectors
 from kvcalc.core.layers import (
@@ -24,126 +25,42 @@ from kvcalc.core.layers import (
     FullAttention,
     Indexer,
     LatentAttention,
+    Layer,
+    NoCache,
     Part,
     Recurrent,
+    Shared,
     SlidingAttention,
     kind_of,
     runs,
 )
 from kvcalc.core.model import LayerTally, Model, Request, Tally
 from kvcalc.dtypes import FLOAT32
-from kvcalc.engines.base import SERVED, Engine, Memory, Plan, Serving
+from kvcalc.engines.base import Engine, Memory, Plan, Serving
+from kvcalc.engines.mlx_lm.classes import RELEASES, Class, class_of, serving_of
+from kvcalc.engines.mlx_lm.rows import STEP, Arrival, Rows, chunked_rows, growing_rows, rotating_rows
 from kvcalc.engines.options import Option
-from kvcalc.engines.releases import Releases, Rules
+from kvcalc.engines.releases import Rules
 from kvcalc.engines.requests import counted_layers, resolve_request
 from kvcalc.errors import EngineError, UsageError
-from kvcalc.units import ceil_div, parse_count, round_up
+from kvcalc.units import parse_count
 
-STEP = 256
 PREFILL_STEP = 2048
 QUANTIZED_START = 5000
 GROUP_SIZE = 64
 _BITS = ("2", "3", "4", "5", "6", "8")
 
-# Classes whose make_cache gives windowed layers a rotating cache; the others keep every position.
-ROTATING = frozenset(
-    {
-        "afmoe",
-        "cohere2",
-        "exaone4",
-        "exaone_moe",
-        "gemma3",
-        "gemma3_text",
-        "gemma3n",
-        "gemma3n_text",
-        "gemma4",
-        "gemma4_text",
-        "gpt_oss",
-        "laguna",
-        "mellum",
-        "mimo_v2_flash",
-        "ministral3",
-        "muse_glimmer",
-        "olmo3",
-        "plamo3",
-        "recurrent_gemma",
-        "step3p5",
-    }
-)
-# Classes that keep a latent model's keys and values expanded.
-EXPANDED = frozenset({"deepseek_v2", "minicpm3", "youtu"})
 FLOAT32_STATES = ("gated_delta_net", "kda")
+# Classes whose expanded values are as wide as hidden_size / num_attention_heads, whatever the file says.
+VALUES_OF_HIDDEN_SIZE = ("minicpm3",)
+# Sparse classes that store their index keys once; the others store them as keys and as values.
+INDEX_KEYS_ONCE = ("minimax_m3_vl",)
+_INDEX_TWICE = "kept twice: the class stores its index keys as keys and as values"
+PHIXTRAL = {"num_heads": 32, "model_dim": 2560, "num_layers": 32}  # its ModelArgs
+MOST_WIDE = 2**20  # sizes beyond it are a mistake of the file's
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """How a sequence's positions arrive: prompts, each in chunks, then one by one."""
-
-    prompts: tuple[int, ...]
-    prefill_step: int
-    decoded: int
-
-    def steps(self) -> list[tuple[int, int]]:
-        """(positions of a forward pass, how many such passes): each prompt's chunks, and its last position alone."""
-        found = []
-        for prompt in self.prompts:
-            whole, rest = divmod(prompt - 1, self.prefill_step)
-            found += [(self.prefill_step, whole), (rest, 1), (1, 1)]
-        return [(new, count) for new, count in found if new and count]
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Buffer rows in the end, and the most that there were on the way."""
-
-    held: int
-    peak: int
-
-
-def growing_rows(plan: Arrival) -> Rows:
-    """KVCache: ``ceil(new / 256) · 256`` further rows whenever the new ones don't fit."""
-    size = offset = 0
-    for new, count in plan.steps():
-        periods = max(count - STEP, 0) // STEP  # after 256 equal passes the end stands alike against the steps again
-        for _ in range(count - periods * STEP):
-            if offset + new > size:
-                size = (offset if offset % STEP else size) + round_up(new, STEP)
-            offset += new
-        size, offset = size + periods * STEP * new, offset + periods * STEP * new
-    size += STEP * max(0, ceil_div(offset + plan.decoded - size, STEP))
-    return Rows(size, size)
-
-
-def rotating_rows(plan: Arrival, window: int) -> Rows:
-    """RotatingKVCache: chunks are appended to at most ``window`` − 1 rows, single positions grow it up to ``window``."""
-    size = offset = peak = 0
-    for new, count in plan.steps():
-        if new > 1:
-            kept = min(size, offset) if count == 1 else offset + (count - 1) * new  # nothing is spare after a chunk
-            size = min(kept, window - 1) + new
-        else:
-            size = _in_place(size, offset + count, window)
-        offset += count * new
-        peak = max(peak, size)
-    size = _in_place(size, offset + plan.decoded, window) if plan.decoded else size
-    return Rows(size, max(peak, size))
-
-
-def _in_place(size: int, tokens: int, window: int) -> int:
-    """Rows once positions have come one by one up to ``tokens``: steps of 256 as they are needed, none beyond the window."""
-    return min(window, size + STEP * max(0, ceil_div(tokens - size, STEP)))
-
-
-def chunked_rows(plan: Arrival, chunk: int) -> Rows:
-    """ChunkedKVCache: cut to ``chunk`` rows before each step, one step of 256 beyond it while tokens come one by one."""
-    total = sum(plan.prompts) + plan.decoded
-    if total <= chunk:
-        return growing_rows(plan)
-    longest = max((new for new, _ in plan.steps()), default=1)
-    return Rows(chunk + STEP, max(chunk + STEP, min(total, chunk + round_up(longest, STEP))))
-
-
-def allocate(model: Model, request: Request) -> Tally:
+def allocate(model: Model, request: Request, rules: Rules) -> Tally:
     """Every layer's buffer after the prompt and the tokens that followed. Raises EngineError, UsageError."""
     filled, types, resolved = resolve_request(model, _whole(request))
     _check_types(types)
@@ -151,8 +68,9 @@ def allocate(model: Model, request: Request) -> Tally:
     tokens, sequences = max(length for length, _ in filled.sequences), sum(count for _, count in filled.sequences)
     plan = _arrival(filled, tokens)
     found, peak = [], 0
-    for first, count, layer in runs(counted_layers(model, filled)):
-        sized = [_slab_rows(slab, plan) for part in layer for slab in slabs_of(part, model.model_type, types, settings, tokens)]
+    case = Case(class_of(model, rules), types, settings, tokens, _slides(model), model.fields.int_or_none("hidden_size") or 0)
+    for first, count, layer in runs(_layers(model, filled, case.runs)):
+        sized = [_slab_rows(slab, plan) for part in layer for slab in slabs_of(part, case)]
         arrays = tuple(slab.array(((0, sequences),)) for slab, _ in sized)
         found.append(LayerTally(first, count, layer, kind_of(layer), arrays, _positions(sized, tokens)))
         peak += count * sequences * sum(rows * slab.row_bytes for slab, rows in sized)
@@ -215,31 +133,74 @@ def _arrival(request: Request, tokens: int) -> Arrival:
 Sized = tuple[Slab, Callable[[Arrival], Rows]]
 
 
-def slabs_of(part: Part, model_type: str, types: Types, settings: Settings, tokens: int) -> list[Sized]:
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a layer's cache depends on besides the layer."""
+
+    runs: Class
+    types: Types
+    settings: Settings
+    tokens: int
+    listed: bool  # the file lists its layers' types
+    hidden_size: int
+
+    @property
+    def quantized(self) -> bool:
+        """Whether caches that can be are quantised by now: a list of caches never is."""
+        settings = self.settings
+        return settings.bits is not None and self.tokens >= settings.start and not self.runs.lists
+
+
+def _slides(model: Model) -> bool:
+    return isinstance(model.fields.raw("layer_types"), list | tuple)
+
+
+def _layers(model: Model, request: Request, runs: Class) -> tuple[Layer, ...]:
+    """The model's layers. Phixtral's class reads a Phi file's sizes under names that it doesn't have: its defaults stand."""
+    if runs.name != "phixtral":
+        return counted_layers(model, request)
+    heads, width, depth = (_phixtral(model, name, default) for name, default in PHIXTRAL.items())
+    return ((FullAttention(heads, width // heads, width // heads, heads),),) * depth
+
+
+def _phixtral(model: Model, name: str, default: int) -> int:
+    held = model.metadata.get(name, default)
+    return held if isinstance(held, int) and 0 < held < MOST_WIDE else default
+
+
+def slabs_of(part: Part, case: Case) -> list[Sized]:
     """The arrays of one sequence, each with the rule of its rows. Raises EngineError."""
     match part:
-        case FullAttention() | SlidingAttention():
-            window = part.window if isinstance(part, SlidingAttention) and model_type in ROTATING else settings.max_kv_size
-            if model_type in ROTATING and isinstance(part, FullAttention):
-                window = None
-            return _headed(part.num_kv_heads, part.head_dim, part.v_head_dim, window, types, settings, tokens)
+        case FullAttention():
+            return _headed(part.num_kv_heads, part.head_dim, part.v_head_dim, _capped(case), case)
+        case SlidingAttention():
+            rotates = case.runs.rotates and (case.listed or not case.runs.listed)
+            window = part.window if rotates else _capped(case)
+            return _headed(part.num_kv_heads, part.head_dim, part.v_head_dim, window, case)
         case ChunkedAttention():
-            sides = _sides(part.num_kv_heads, part.head_dim, part.v_head_dim, types)
+            sides = _sides(part.num_kv_heads, part.head_dim, part.v_head_dim, case.types)
             return [(slab, _chunked(part.chunk)) for slab in sides]
         case LatentAttention():
-            return _latent(part, model_type, types, settings, tokens)
+            return _latent(part, case)
         case Indexer(width):
-            note = "kept twice: the class stores its index keys as keys and as values"
-            return [(vectors("index", "index keys", Reach(), 2, width, types.k, note), growing_rows)]
+            copies, note = (1, "") if case.runs.name in INDEX_KEYS_ONCE else (2, _INDEX_TWICE)
+            return [(vectors("index", "index keys", Reach(), copies, width, case.types.k, note), growing_rows)]
         case Recurrent():
             forced = FLOAT32 if part.variant in FLOAT32_STATES else None
-            return [(slab, _fixed) for slab in recurrent_slabs(part, types, state_dtype=forced)]
+            return [(slab, _fixed) for slab in recurrent_slabs(part, case.types, state_dtype=forced)]
         case CrossAttention() | CompressedAttention():
             raise EngineError(
                 f"MLX-LM's {part.kind.replace('_', ' ')} is not modelled", "mlx_lm/models", "--engine exact counts it"
             )
-        case _:
+        case Shared() | NoCache():
             return []
+        case _:
+            assert_never(part)
+
+
+def _capped(case: Case) -> int | None:
+    """``max-kv-size`` bounds the caches that the library makes; a class that makes its own doesn't know it."""
+    return None if case.runs.own else case.settings.max_kv_size
 
 
 def _fixed(_plan: Arrival) -> Rows:
@@ -262,22 +223,19 @@ def _sides(heads: int, k_width: int, v_width: int, types: Types) -> list[Slab]:
     ]
 
 
-def _headed(
-    heads: int, k_width: int, v_width: int, window: int | None, types: Types, settings: Settings, tokens: int
-) -> list[Sized]:
+def _headed(heads: int, k_width: int, v_width: int, window: int | None, case: Case) -> list[Sized]:
+    rule = growing_rows if window is None else _rotating(window)
+    sides = _sides(heads, k_width, v_width, case.types)
+    if not case.quantized:
+        return [(slab, rule) for slab in sides]
     if window is not None:
-        if settings.bits is not None and tokens >= settings.start:
-            raise EngineError(
-                "MLX-LM can't quantise a rotating cache", "mlx_lm/models/cache.py: RotatingKVCache", "leave out -o kv-bits"
-            )
-        return [(slab, _rotating(window)) for slab in _sides(heads, k_width, v_width, types)]
-    if settings.bits is None or tokens < settings.start:
-        return [(slab, growing_rows) for slab in _sides(heads, k_width, v_width, types)]
-    return [
-        (_quantized(side, heads, width, types, settings), growing_rows)
-        for side, width in (("keys", k_width), ("values", v_width))
-        if width
-    ]
+        raise EngineError(
+            "MLX-LM can't quantise a rotating cache", "mlx_lm/models/cache.py: RotatingKVCache", "leave out -o kv-bits"
+        )
+    if case.runs.by_hand:
+        where = f"mlx_lm/models/{case.runs.name}.py"
+        raise EngineError(f"MLX-LM's class {case.runs.name} can't read a quantised cache", where, "leave out -o kv-bits")
+    return [(_quantized(slab.label, heads, slab.width, case.types, case.settings), rule) for slab in sides]
 
 
 def _quantized(side: str, heads: int, width: int, types: Types, settings: Settings) -> Slab:
@@ -290,11 +248,14 @@ def _quantized(side: str, heads: int, width: int, types: Types, settings: Settin
     return Slab("kv", side, Reach(), heads * row, heads, width, f"{bits}-bit codes", note)
 
 
-def _latent(part: LatentAttention, model_type: str, types: Types, settings: Settings, tokens: int) -> list[Sized]:
-    if model_type in EXPANDED:
+def _latent(part: LatentAttention, case: Case) -> list[Sized]:
+    if not case.runs.latent:
         width = part.nope_dim + part.rope_dim
-        return _headed(part.num_heads, width, part.v_head_dim or width, settings.max_kv_size, types, settings, tokens)
-    return _headed(1, part.kv_lora_rank, part.rope_dim, settings.max_kv_size, types, settings, tokens)
+        values = case.hidden_size // part.num_heads if case.runs.name in VALUES_OF_HIDDEN_SIZE else part.v_head_dim or width
+        return _headed(part.num_heads, width, values, _capped(case), case)
+    if case.quantized:
+        raise EngineError("MLX-LM can't read a quantised latent", f"mlx_lm/models/{case.runs.name}.py", "leave out -o kv-bits")
+    return _headed(1, part.kv_lora_rank, part.rope_dim, _capped(case), case)
 
 
 def _slab_rows(sized: Sized, plan: Arrival) -> tuple[Slab, int]:
@@ -320,7 +281,7 @@ class MlxPlan(Plan):
 
     def allocate(self) -> Tally:
         """The buffers of all layers. Raises EngineError, UsageError."""
-        return allocate(self.model, self.request)
+        return allocate(self.model, self.request, self.rules)
 
     @property
     def step(self) -> int:
@@ -338,8 +299,8 @@ class MlxLm(Engine):
 
     name = "mlx-lm"
     source = "mlx_lm 0.32.2: models/cache.py, generate.py, make_cache of the model classes"
-    evidence = "read in the source, not measured"
-    releases = Releases("MLX-LM", ("0.32.2",))
+    evidence = "measured: the bytes of every layer's cache, on the library's own classes (0.32.2)"
+    releases = RELEASES
     own_options = (
         Option("max-kv-size", "count", "a rotating cache of so many positions, where the class has none of its own", minimum=5),
         Option("kv-bits", "choice", "quantise the cache", "none", _BITS),
@@ -352,9 +313,8 @@ class MlxLm(Engine):
     excluded = ("weights", "activations and workspace", "the buffer's copy while it grows", "MLX's own cache of freed buffers")
 
     def serves(self, model: Model, rules: Rules) -> Serving:
-        """Any type whose layers are known."""
-        del model, rules
-        return SERVED
+        """Types that the release has a class for, whose file holds what the class insists on."""
+        return serving_of(model, rules)
 
     def plan_under(self, rules: Rules, model: Model, request: Request) -> MlxPlan:
         """The buffers of a request."""

@@ -1,0 +1,1 @@
+"""MLX-LM: one growing buffer a layer, on Apple silicon."""
