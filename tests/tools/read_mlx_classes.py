@@ -11,6 +11,8 @@ listed     … where the file lists its layers' types: without a list none slide
 latent     it keeps a latent (MLA); without it the keys and values of every head
 lists      that cache is made of lists of caches, which are never quantised
 by_hand    its attention is written out: it can't read a quantised cache
+defaults   sizes that its ModelArgs takes where a file leaves them out
+text_required  the same of a composite's text_config
 required   keys that its ModelArgs has no default for: a file without one of them is refused
 """
 
@@ -50,7 +52,7 @@ def facts(name: str, known: dict[str, ast.Module], trees: dict[str, ast.Module])
         for node in ast.walk(trees[each])
         if isinstance(node, ast.FunctionDef) and node.name == "make_cache"
     )
-    attention = "scaled_dot_product_attention(" in text or "quantized" in text
+    attention = any(_from_base(trees[each], "scaled_dot_product_attention") for each in chain)
     found: Facts = {
         "own": own,
         "lists": own and "CacheList(" in made,
@@ -59,6 +61,8 @@ def facts(name: str, known: dict[str, ast.Module], trees: dict[str, ast.Module])
         "latent": bool(re.search(r"update_and_fetch\(kv_latent", text)),
         "by_hand": "update_and_fetch(" in text and not attention,
         "required": required(trees[name]),
+        "text_required": text_required(trees[name], trees),
+        "defaults": defaults(trees[name]),
     }
     return {key: value for key, value in found.items() if value}
 
@@ -120,6 +124,35 @@ def required(tree: ast.Module) -> list[str]:
         return []  # it reads a file in a way of its own
     fields = [node for node in args.body if isinstance(node, ast.AnnAssign)]
     return [node.target.id for node in fields if node.value is None and isinstance(node.target, ast.Name)]
+
+
+def _from_base(tree: ast.Module, name: str) -> bool:
+    return _home_of(tree, name) == "base"
+
+
+def text_required(tree: ast.Module, trees: dict[str, ast.Module]) -> list[str]:
+    """What a composite's one text class insists on, less what the composite puts there itself."""
+    source = ast.unparse(tree)
+    inner = set(re.findall(r"(\w+)\.ModelArgs\.from_dict\((?:\w+\.)?text_config\)", source)) & set(trees)
+    put = set(re.findall(r"text_config\['(\w+)'\] =", source))
+    return [key for key in required(trees[inner.pop()]) if key not in put] if len(inner) == 1 else []
+
+
+_SIZES = re.compile(
+    r"layers|heads|head_dim|hidden_size|window|lora_rank|rope_dim|pattern|interval|period|mamba_|linear_|state_size|conv_"
+)
+
+
+def defaults(tree: ast.Module) -> dict[str, int | None]:
+    """What ModelArgs takes for sizes that a file leaves out."""
+    args = _class(tree, "ModelArgs")
+    fields = [node for node in args.body if isinstance(node, ast.AnnAssign)] if args is not None else []
+    found: dict[str, int | None] = {}
+    for node in fields:
+        name, default = ast.unparse(node.target), node.value
+        if _SIZES.fullmatch(name) and isinstance(default, ast.Constant) and type(default.value) in (int, type(None)):
+            found[name] = default.value  # type: ignore[assignment]
+    return found
 
 
 def _remapping(utils: Path) -> dict[str, str]:

@@ -6,6 +6,7 @@ The facts are read from each release's sources by ``tests/tools/read_mlx_classes
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
@@ -28,6 +29,8 @@ class Class:
     lists: bool = False  # lists of caches, never quantised
     by_hand: bool = False  # its attention can't read a quantised cache
     required: tuple[str, ...] = ()
+    text_required: tuple[str, ...] = ()
+    defaults: Mapping[str, int | None] = field(default_factory=dict)  # of sizes that a file leaves out
 
 
 def _changes() -> tuple[Change, ...]:
@@ -70,11 +73,44 @@ def serving_of(model: Model, rules: Rules) -> Serving:
     where = "mlx_lm/utils.py: _get_classes"
     if found is None:
         return Serving(f"MLX-LM {rules.asked} has no class for model type {model_type!r}{_since(model_type)}", where=where)
+    text = model.metadata.get("text_config")
     missing = [key for key in found.required if key not in model.metadata]
+    missing += [f"text_config.{key}" for key in found.text_required if isinstance(text, Mapping) and key not in text]
     if missing and model.format == "hf":
         keys = ", ".join(missing)
         return Serving(f"MLX-LM's class {found.name} insists on keys that the file lacks: {keys}", where=model.source)
-    return SERVED
+    other = _other_defaults(model, found, rules)
+    return Serving(unchecked=other) if other else SERVED
+
+
+def _other_defaults(model: Model, found: Class, rules: Rules) -> str:
+    """What is said where a size that the file leaves out is another in MLX-LM's class, or not known there."""
+    decoder = _class(model.model_type, rules)
+    known = {**found.defaults, **(decoder.defaults if decoder is not None else {})}
+    names = [held.origin.removeprefix(_DEFAULT) for held in model.fields.used.values() if held.origin.startswith(_DEFAULT)]
+    differing = [name for name in names if name in _SIZES and (name not in known or known[name] != _declared(model, name))]
+    if not differing:
+        return ""
+    said = ", ".join(f"{name} {known.get(name, 'unknown')}" for name in differing)
+    return f"MLX-LM's class {found.name} may have other defaults for sizes that the file leaves out ({said}): write them out"
+
+
+_SIZES = frozenset(
+    {
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "hidden_size",
+        "layer_types",
+        "sliding_window",
+    }
+)
+_DEFAULT = "class default "
+
+
+def _declared(model: Model, name: str) -> object:
+    return next(held.value for held in model.fields.used.values() if held.origin == _DEFAULT + name)
 
 
 def file_type(model: Model) -> str:
@@ -95,7 +131,7 @@ def _class(model_type: str, rules: Rules) -> Class | None:
     facts: Mapping[str, Any] | None = value_at(_classes().get(name, ()), rules.asked)
     if facts is None:
         return None
-    return Class(name, **{**facts, "required": tuple(facts.get("required", ()))})
+    return Class(name, **{**facts, **{key: tuple(facts.get(key, ())) for key in ("required", "text_required")}})
 
 
 def _classes() -> Mapping[str, Any]:

@@ -66,7 +66,7 @@ def allocate(model: Model, request: Request, rules: Rules) -> Tally:
     _check_types(types)
     settings = _settings(filled)
     tokens, sequences = max(length for length, _ in filled.sequences), sum(count for _, count in filled.sequences)
-    plan = _arrival(filled, tokens)
+    plan = arrival_of(filled, tokens)
     found, peak = [], 0
     case = Case(class_of(model, rules), types, settings, tokens, _slides(model), model.fields.int_or_none("hidden_size") or 0)
     for first, count, layer in runs(_layers(model, filled, case.runs)):
@@ -123,7 +123,8 @@ def _turns(request: Request) -> tuple[int, ...]:
     return tuple(parse_count(part, "a turn") for part in str(text).split(",")) if text is not None else ()
 
 
-def _arrival(request: Request, tokens: int) -> Arrival:
+def arrival_of(request: Request, tokens: int) -> Arrival:
+    """How ``tokens`` positions arrive: ``turns`` one after the other, then one by one. Raises UsageError."""
     turns = _turns(request) or (tokens,)
     if sum(turns) > tokens:
         raise UsageError(f"-o turns={','.join(map(str, turns))} are more than the {tokens:,} tokens", fix="raise --tokens")

@@ -18,6 +18,7 @@ from kvcalc.verify.results import AgainstReport, Settings
 LIBRARIES: dict[str, tuple[str, str, str, str]] = {
     "transformers": ("kvcalc.verify.against.transformers", "transformers", "transformers", "pip install transformers"),
     "llama.cpp": ("kvcalc.verify.against.llamacpp", "llama.cpp", "llama_cpp", "pip install llama-cpp-python"),
+    "mlx-lm": ("kvcalc.verify.against.mlx_lm", "mlx-lm", "mlx", "pip install mlx-lm 'mlx[cpu]'"),
     "vllm": ("kvcalc.verify.against.vllm", "vllm", "vllm", "pip install vllm"),
 }
 
@@ -38,7 +39,7 @@ def compare_with(library: str, model: Model, request: Request, settings: Setting
     except ModuleNotFoundError as problem:
         if problem.name == module:
             raise MissingExtraError(f"this release can't ask {library} yet", fix=f"one of {', '.join(LIBRARIES)}") from None
-        if (problem.name or "").split(".")[0] in (package, "torch", "numpy"):
+        if (problem.name or "").split(".")[0] in (package, f"{package}_lm", "torch", "numpy"):
             raise MissingExtraError(f"{problem.name} isn't installed", fix=install) from None
         raise
 
