@@ -145,21 +145,28 @@ def question(launch: Launch, model: Model, weights: tuple[int, str] | None, room
         "dp_size": _whole(settings, names.dp, 1),
     }
     ranks = sizes["tp_size"] * sizes["pp_size"] * sizes["dp_size"]
-    if launch.engine == "sglang" and settings.get("enable-dp-attention") and sizes["dp_size"] > 1:
+    if _attention_groups(launch, settings):
         ranks //= sizes["dp_size"]
-        sizes["tp_size"] = max(1, sizes["tp_size"] // sizes["dp_size"])
+        settings["attn-dp-size"] = sizes["dp_size"]
         notes.append(f"DP attention: {sizes['dp_size']} groups, each with a cache of its own, within the tensor-parallel ranks")
     options = _options(launch, engine, settings, names)
     engine.releases.find(launch.release if options.get("release") else None)  # an older one than is known is told apart
     length, batch = _length(settings, names), _number(settings, names.batch)
     width = _dtype(settings, options)
     request = Request(k_dtype=width, v_dtype=width, options=options)
-    request = replace(request, tp_size=sizes["tp_size"], pp_size=sizes["pp_size"], dp_size=sizes["dp_size"])
+    copies = 1 if "attn-dp-size" in options else sizes["dp_size"]
+    request = replace(request, tp_size=sizes["tp_size"], pp_size=sizes["pp_size"], dp_size=copies)
     memory = _memory(launch, engine, settings, names, weights, room)
     if memory is not None and room.gpu:
         card = find_gpu(room.gpu)
         request = replace(request, options={**engine.on_card(card.bytes, card.name), **request.options})
     return Question(launch, engine, model, request, names, length, batch, memory, ranks, tuple(notes))
+
+
+def _attention_groups(launch: Launch, settings: Mapping[str, Any]) -> bool:
+    """Whether SGLang's --dp-size counts groups of ranks within the tensor-parallel ones, and not whole copies."""
+    sizes = _number(settings, ("dp-size",)) or 1
+    return launch.engine == "sglang" and bool(settings.get("enable-dp-attention")) and sizes > 1
 
 
 def engine_of(launch: Launch) -> tuple[Engine, list[str]]:
@@ -216,7 +223,7 @@ def _options(launch: Launch, engine: Engine, settings: Mapping[str, Any], names:
     """The engine's options that the settings give."""
     known = {option.name for option in engine.options}
     apart = {*names.tp, *names.pp, *names.dp, *names.share, *engine.memory.named_by}
-    apart |= set() if names.whole else {*names.length, *names.batch, "max-kv-size"} - {"max-num-seqs"}
+    apart |= set() if names.whole else {*names.length, *names.batch, "max-kv-size"} - {"max-num-seqs", "max-running-requests"}
     texts: dict[str, str] = {}
     for name, held in settings.items():
         own = _RENAMED.get(launch.engine, {}).get(name, name).replace("_", "-")
