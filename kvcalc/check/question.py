@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -260,6 +261,18 @@ def _dtype(settings: Mapping[str, Any], options: Mapping[str, OptionValue]) -> D
     )
 
 
+def _share(launch: Launch, engine: Engine, settings: Mapping[str, Any], names: Names) -> tuple[Fraction, str]:
+    """The share of the card that the engine may take: the line's, else the engine's own. Raises UsageError."""
+    name = next((name for name in names.share if name in settings), "")
+    if not name:
+        return Fraction(engine.memory.share), engine.memory.share_origin
+    held = settings[name]
+    share = Fraction(str(held)) if type(held) in (int, float) or re.fullmatch(r"\d{1,3}(\.\d{1,9})?", str(held)) else Fraction(0)
+    if not 0 < share <= 1:
+        raise UsageError(f"{name} is {str(held)[:60]!r}, which is no share", launch.place, "give a number above 0, at most 1")
+    return share, "the line"
+
+
 def _memory(
     launch: Launch, engine: Engine, settings: Mapping[str, Any], names: Names, weights: tuple[int, str] | None, room: Room
 ) -> Memory | None:
@@ -271,12 +284,7 @@ def _memory(
         return None
     card = find_gpu(room.gpu) if room.gpu else None
     size = card.bytes if card else parse_bytes(room.memory)
-    share = next((settings[name] for name in names.share if name in settings), None)
-    share, origin = (
-        (Fraction(str(share)), "the line") if share is not None else (Fraction(engine.memory.share), engine.memory.share_origin)
-    )
-    if not 0 < share <= 1:
-        raise UsageError(f"{names.share[0]} is {share}, which is no share", launch.place, "give a number above 0, at most 1")
+    share, origin = _share(launch, engine, settings, names)
     taken, taken_origin = weights or (0, "not known: not counted")
     return Memory(
         device_bytes=size,

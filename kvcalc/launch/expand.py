@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from kvcalc.launch.lexer import BARE, LITERAL, closing
+from kvcalc.launch.python_values import parsed
 from kvcalc.launch.values import LaunchError, Word
 
 Held = str | list[Word] | None
@@ -196,8 +197,9 @@ def _arithmetic(raw: str, lookup: Lookup, depth: int) -> tuple[str, tuple[str, .
     if asks or len(text) > 200:
         return raw, asks or (raw,)
     try:
-        return str(_whole(ast.parse(text.strip(), mode="eval").body)), ()
-    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
+        tree = parsed(text.strip(), "eval")
+        return (str(_whole(tree.body)), ()) if isinstance(tree, ast.Expression) else (raw, (raw,))
+    except (ValueError, ZeroDivisionError, RecursionError):
         return raw, (raw,)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kvcalc.launch.flags import LLAMA_NAMES
-from kvcalc.launch.python_values import UNKNOWN, Names, called
+from kvcalc.launch.python_values import UNKNOWN, Names, called, parsed
 from kvcalc.launch.values import Command, Word
 
 MAX_PYTHON = 500_000
@@ -38,9 +38,8 @@ def commands(text: str, name: str, _files: Mapping[str, str], env: Mapping[str, 
     """The engines that a Python text builds; nothing where it is no Python."""
     if len(text) > MAX_PYTHON or not (name.endswith(".py") or _SPEAKS_PYTHON.search(text)):
         return None
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parsed(text)
+    if tree is None:
         return None
     try:
         return list(Found(tree).commands(env))
@@ -51,7 +50,7 @@ def commands(text: str, name: str, _files: Mapping[str, str], env: Mapping[str, 
 class Found:
     """The calls of a text that start an engine."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.AST) -> None:
         self.tree = tree
         self.names = Names(tree)
         self.imports: set[str] = set()

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from typing import Any
 
 UNKNOWN = object()
 MAX_DEPTH, MAX_NUMBER, MAX_ITEMS = 20, 10**15, 10_000
+
+
+def parsed(text: str, mode: str = "exec") -> ast.AST | None:
+    """A Python text as a tree, without warnings of its own; nothing where it is no Python."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.parse(text, mode=mode)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
 
 
 def called(node: ast.Call) -> str:

@@ -188,3 +188,11 @@ def test_what_a_terminal_would_obey_is_escaped(cli: Cli) -> None:
     assert ran.code == 0
     assert "\x1b" not in ran.out
     assert "\\x1b" in ran.out
+
+
+@pytest.mark.parametrize("share", ["0.$98", "-0.5", "1.5", "0", '{"a": 1}'])
+def test_what_is_no_share(cli: Cli, share: str) -> None:
+    for name in ("--gpu-memory-utilization", "--gpu-memory-utilization.a"):
+        ran = cli("check", f"vllm serve Qwen/Qwen3-8B {name}='{share}'", "--memory", "24GiB")
+        assert ran.code in (2, 4)
+        assert "bug" not in ran.err
