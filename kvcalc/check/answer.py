@@ -61,7 +61,8 @@ def answer(launch: Launch, find_model: Callable[[Launch], Known], room: Room) ->
     except KvcalcError as problem:
         return Answer(launch, NO_RULES if problem.exit_code == ExitCode.UNSUPPORTED else OPEN, (problem.what,), problem=problem)
     try:
-        return _answered(asked, known)
+        found = _answered(asked, known)
+        return replace(found, verdict=OPEN, why=(asked.stand_in, *found.why)) if asked.stand_in else found
     except KvcalcError as problem:
         return Answer(launch, REFUSED, (problem.what,), asked, problem=problem, notes=(*known.notes, *asked.notes))
 

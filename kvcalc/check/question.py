@@ -127,6 +127,7 @@ class Question:
     memory: Memory | None
     ranks: int
     notes: tuple[str, ...] = ()
+    stand_in: str = ""  # that another release's rules are taken for the line's own
 
     @property
     def release(self) -> str | None:
@@ -151,17 +152,28 @@ def question(launch: Launch, model: Model, weights: tuple[int, str] | None, room
         settings["attn-dp-size"] = sizes["dp_size"]
         notes.append(f"DP attention: {sizes['dp_size']} groups, each with a cache of its own, within the tensor-parallel ranks")
     options = _options(launch, engine, settings, names)
-    engine.releases.find(launch.release if options.get("release") else None)  # an older one than is known is told apart
+    unknown = _unknown_release(engine, options)
+    options = {name: held for name, held in options.items() if name != "release" or not unknown}
     length, batch = _length(settings, names), _number(settings, names.batch)
     width = _dtype(settings, options)
     request = Request(k_dtype=width, v_dtype=width, options=options)
     copies = 1 if "attn-dp-size" in options else sizes["dp_size"]
     request = replace(request, tp_size=sizes["tp_size"], pp_size=sizes["pp_size"], dp_size=copies)
+    notes += _untold(launch, options, names)
     memory = _memory(launch, engine, settings, names, weights, room)
     if memory is not None and room.gpu:
         card = find_gpu(room.gpu)
         request = replace(request, options={**engine.on_card(card.bytes, card.name), **request.options})
-    return Question(launch, engine, model, request, names, length, batch, memory, ranks, tuple(notes))
+    return Question(launch, engine, model, request, names, length, batch, memory, ranks, tuple(notes), unknown)
+
+
+def _unknown_release(engine: Engine, options: Mapping[str, OptionValue]) -> str:
+    """Whose rules stand in for a release that is older than any that is known; nothing where none must."""
+    try:
+        engine.releases.find(str(options["release"]) if "release" in options else None)
+    except EngineError as problem:
+        return f"{problem.what}: those of {engine.releases.newest} are taken, and promise nothing"
+    return ""
 
 
 def _attention_groups(launch: Launch, settings: Mapping[str, Any]) -> bool:
@@ -183,7 +195,9 @@ def _flat(launch: Launch) -> dict[str, Any]:
     """The settings, with those of TensorRT-LLM's kv_cache_config beside the others."""
     settings = dict(launch.settings)
     inner = settings.get("kv_cache_config")
-    return {**settings, **inner} if isinstance(inner, dict) else settings
+    if not isinstance(inner, dict):
+        return settings
+    return {**settings, **{"kv_cache_dtype" if name == "dtype" else name: held for name, held in inner.items()}}
 
 
 def _number(settings: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
@@ -215,7 +229,7 @@ def _length(settings: Mapping[str, Any], names: Names) -> int | None:
 
 # Settings that have another name among an engine's options here, or another form.
 _RENAMED: dict[str, dict[str, str]] = {
-    "tensorrt-llm": {"dtype": "kv-cache-dtype", "kv_cache_dtype": "kv-cache-dtype", "max_tokens": "max-tokens"},
+    "tensorrt-llm": {"kv_cache_dtype": "kv-cache-dtype", "max_tokens": "max-tokens"},
     "ollama": {"OLLAMA_KV_CACHE_TYPE": "cache-type", "num_batch": "batch-size"},
 }
 
@@ -234,6 +248,44 @@ def _options(launch: Launch, engine: Engine, settings: Mapping[str, Any], names:
             texts[own] = str(held).lower() if isinstance(held, bool) else str(held)
     texts |= _derived(launch, settings, known)
     return engine.parse_options([f"{name}={text}" for name, text in texts.items()])
+
+
+# Settings that count by other ways than an option of the same name.
+_HANDLED = {
+    *("dtype", "hf-overrides", "json-model-override-args", "rope-scaling", "kv_cache_config", "kv-cache-memory-bytes", "nnodes"),
+    *(
+        "enable-dp-attention",
+        "config",
+        "extra_llm_api_options",
+        "hf-repo",
+        "mmproj",
+        "OLLAMA_KV_CACHE_TYPE",
+        "speculative-config",
+    ),
+    *("CUDA_VISIBLE_DEVICES", "env:CUDA_VISIBLE_DEVICES", "env:VLLM_ALLOW_LONG_MAX_MODEL_LEN", "n-gpu-layers"),
+}
+_DRAFTS = {
+    *(
+        "speculative-model",
+        "spec-model",
+        "model-draft",
+        "spec-draft-model",
+        "hf-repo-draft",
+        "draft-model",
+        "speculative-draft-model",
+    ),
+    "speculative-draft-model-path",
+}
+
+
+def _untold(launch: Launch, options: Mapping[str, OptionValue], names: Names) -> list[str]:
+    """What was read and is no part of the figures: a draft's own cache, and settings that these rules don't take."""
+    apart = {*names.tp, *names.pp, *names.dp, *names.share, *names.length, *names.batch, *_HANDLED, *_DRAFTS}
+    rest = [name for name in launch.settings if name not in apart and name.replace("_", "-") not in options]
+    spec = launch.settings.get("speculative-config")
+    drafts = isinstance(spec, dict) and str(spec.get("method", "")) not in ("ngram", "suffix")
+    found = ["the draft's own cache is no part of the figures"] if drafts or _DRAFTS & launch.settings.keys() else []
+    return found + (["read, and no part of the figures: " + ", ".join(rest)] if rest else [])
 
 
 def _derived(launch: Launch, settings: Mapping[str, Any], known: set[str]) -> dict[str, str]:

@@ -82,6 +82,8 @@ def references(naming: Described, positionals: list[str]) -> list[Reference]:
 def recognise(word: str) -> Reference:
     """What a bare word names: a file or folder that is there, a URL, ORG/NAME, else a preset."""
     path = Path(word)
+    if " " in word.strip() and not _there(path):
+        _refuse_launch_line(word)
     if word.startswith(("http://", "https://")) or word.lower().endswith(".gguf"):
         return Reference("gguf", word)
     if _there(path):
@@ -91,6 +93,19 @@ def recognise(word: str) -> Reference:
     if word.count("/") == 1 and not word.startswith((".", "/", "~")):
         return Reference("hub", word)
     return Reference("preset", word)
+
+
+def _refuse_launch_line(word: str) -> None:
+    """A whole command line stands where a model's name is expected. Raises UsageError."""
+    from kvcalc.launch.forms import read_launches
+    from kvcalc.launch.values import LaunchError
+
+    try:
+        found = read_launches(word)
+    except LaunchError:
+        return
+    if found:
+        raise UsageError(f"this is a launch line of {found[0].engine}, not a model", fix="kvcalc check '…' takes it as it stands")
 
 
 def _there(path: Path) -> bool:

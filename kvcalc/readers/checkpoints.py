@@ -41,7 +41,7 @@ def find_checkpoint(name: str, extra: Path | None = None) -> Found | None:
     for word, names in ((last, by_last), (bare, by_last), (base_name(bare), by_base)):
         if word in names:
             return Found(names[word][0], False, names[word][1])
-    return _by_alias(name, extra)
+    return _by_alias(name if "/" not in name else bare, extra)
 
 
 _TUNED = re.compile(r"[-_](instruct|it|chat|base|pt)(?=$|[-_])")

@@ -121,7 +121,9 @@ def _figures(answer: Answer, asked: Question) -> RenderableType:
         table.add_row(f"cache, {what}{rank}", f"{tally.total_bytes:,}", format_bytes(tally.total_bytes))
     memory = asked.memory
     if memory is not None and answer.budget_bytes is not None:
-        share = f"{float(memory.utilization):g} of {memory.origin}, less {format_bytes(memory.weights)} of weights"
+        sharing = asked.request.tp_size * asked.request.pp_size
+        over = f" over {sharing} ranks" if sharing > 1 else ""
+        share = f"{float(memory.utilization):g} of {memory.origin}, less {format_bytes(memory.weights)} of weights{over}"
         table.add_row("left for it", f"{max(answer.budget_bytes, 0):,}", share)
     if answer.sequences:
         table.add_row("sequences of that length", f"{answer.sequences:,}", "at once")

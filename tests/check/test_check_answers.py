@@ -196,3 +196,36 @@ def test_what_is_no_share(cli: Cli, share: str) -> None:
         ran = cli("check", f"vllm serve Qwen/Qwen3-8B {name}='{share}'", "--memory", "24GiB")
         assert ran.code in (2, 4)
         assert "bug" not in ran.err
+
+
+@pytest.mark.parametrize("verb", ["estimate", "fit", "inspect"])
+def test_the_other_verbs_point_to_this_one(cli: Cli, verb: str) -> None:
+    ran = cli(verb, "vllm serve Qwen/Qwen3-8B -tp 2")
+    assert ran.code == 2
+    assert "kvcalc check" in ran.err
+
+
+def test_what_is_read_and_no_part_of_the_figures_is_said(cli: Cli) -> None:
+    line = f"vllm serve {LLAMA} --max-model-len 8k --enable-lora --speculative-model x/y"
+    _, answer = answered(cli, line, "--memory", "24GiB", "--weights", "16GB")
+    notes = " ".join(answer["notes"])
+    assert "enable-lora" in notes
+    assert "draft" in notes
+
+
+def test_a_release_older_than_any_that_is_known_is_promised_nothing(cli: Cli) -> None:
+    line = f"docker run vllm/vllm-openai:v0.6.6 --model {LLAMA} --max-model-len 8192"
+    code, answer = answered(cli, line, "--memory", "24GiB", "--weights", "16GB")
+    assert (code, answer["verdict"], answer["cache_bytes"]) == (0, "open", 8192 * LLAMA_TOKEN)
+    assert "0.6.6 are not known" in answer["why"][0]
+
+
+def test_the_dtype_of_tensorrt_llm_is_the_models(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "run.sh"
+    start = f"trtllm-serve {LLAMA} --max_seq_len 8192 --extra_llm_api_options x.yml\n"
+    file.write_text(
+        f"cat > x.yml <<EOF\ndtype: bfloat16\nkv_cache_config:\n  dtype: fp8\n  free_gpu_memory_fraction: 0.5\nEOF\n{start}"
+    )
+    code, answer = answered(cli, file, "--memory", "24GiB", "--weights", "8GB")
+    assert (code, answer["cache_bytes"]) == (0, 8192 * LLAMA_TOKEN // 2)
+    assert answer["budget_bytes"] == (24 * GIB - 8_000_000_000) // 2
