@@ -39,6 +39,7 @@ VERB_KEYS: dict[str, tuple[tuple[object, ...], set[str]]] = {
     "sweep": (EQUATION, {*ENVELOPE, "engine", "models", "request", "cells"}),
     "compare": (EQUATION, {*ENVELOPE, "engine", "estimates"}),
     "presets": (("llama-8b",), {*ENVELOPE, "presets"}),
+    "gpus": (("4090",), {"gpus"}),
     "engines": ((), {*ENVELOPE, "engines"}),
     "fit": (("llama-8b", "--memory", "24GiB"), FIT),
     "verify": (("--tokens", 8), {*ENVELOPE, "model", "request", "device", "checks", "controls", "passed"}),

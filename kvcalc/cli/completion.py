@@ -45,9 +45,9 @@ def engines(incomplete: str) -> list[str]:
 
 def gpus(incomplete: str) -> list[str]:
     """Cards of the shipped table."""
-    from kvcalc.core.gpus import GPUS
+    from kvcalc.core.gpus import cards
 
-    return _starting((gpu.name for gpu in GPUS), incomplete)
+    return _starting((gpu.name for gpu in cards()), incomplete)
 
 
 def options(ctx: Context, incomplete: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -50,10 +50,11 @@ def command(
     """What fits beside the weights: the largest length for a batch, or the largest batch for a length."""
     check_targets(drawing, forcing.force)
     engine, request = engine_and_request(types, rules, size)
-    request = _on_card(room, engine, request)
+    place = _place(room)
+    request = _on_cards(place, engine, request)
     reference = one_reference(naming, one.model)
     model = load_reference(reference, naming)
-    memory = _memory(room, engine, model, reference, naming)
+    memory = _memory(room, place, engine, model, reference, naming)
     if pairs:
         if drawing.plot is not None or drawing.html is not None:
             raise UsageError("--frontier is a table", fix="leave out --plot and --html, or --frontier")
@@ -105,48 +106,65 @@ def _frontier(engine: Engine, model: Model, request: Request, memory: Memory, sh
     return ExitCode.OK if found.rows else ExitCode.NO
 
 
-def _on_card(room: Room, engine: Engine, request: Request) -> Request:
-    """What an engine decides by the card that is named, unless it is said."""
-    if room.gpu is None:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the cache lives: bytes of one device, their origin, and the cards that they belong to."""
+
+    bytes: int
+    origin: str
+    card: str = ""  # the card's name; empty for memory that is named by itself
+    count: int = 1
+
+
+def _on_cards(place: _Place, engine: Engine, request: Request) -> Request:
+    """What an engine decides by the card; several cards are as many tensor-parallel ranks, unless ranks are named."""
+    if not place.card:
         return request
-    from kvcalc.core.gpus import find_gpu
+    options = {**engine.on_card(place.bytes, place.card), **request.options}
+    if place.count == 1 or request.tp_size * request.pp_size * request.dp_size > 1:
+        return replace(request, options=options)
+    return replace(request, options=options, tp_size=place.count, origins={**request.origins, "tp_size": f"{place.count} cards"})
 
-    card = find_gpu(room.gpu)
-    return replace(request, options={**engine.on_card(card.bytes, card.name), **request.options})
 
-
-def _memory(room: Room, engine: Engine, model: Model, reference: Reference, naming: Naming) -> Memory:
-    size, origin, whole_card = _device(room)
+def _memory(room: Room, place: _Place, engine: Engine, model: Model, reference: Reference, naming: Naming) -> Memory:
     weights, weights_origin = _weights(room.weights, model, reference, naming)
-    share, share_origin = _utilization(room.utilization, engine, whole_card)
+    share, share_origin = _utilization(room.utilization, engine, bool(place.card))
     return Memory(
-        device_bytes=size,
+        device_bytes=place.bytes,
         weights=weights,
         overhead=_bytes_or_zero(room.overhead),
         utilization=share,
-        origin=origin,
+        origin=place.origin,
         weights_origin=weights_origin,
         utilization_origin=share_origin,
     )
 
 
-def _device(room: Room) -> tuple[int, str, bool]:
-    """Bytes, their origin, and whether a whole card is meant, of which an engine takes its share."""
+def _place(room: Room) -> _Place:
+    """The memory that is named, or this machine's. Raises UsageError, DeviceError, MissingExtraError."""
     given = [name for name in ("memory", "gpu", "device") if getattr(room, name) is not None]
-    if len(given) != 1:
-        raise UsageError(
-            "no memory is named" if not given else f"the memory is named {len(given)} times",
-            fix="give one of --memory 24GiB, --gpu h100, --device cuda:0",
-        )
+    if len(given) > 1:
+        raise UsageError("the memory is given more than once", fix=f"give only one of {', '.join(f'--{name}' for name in given)}")
     if room.memory is not None:
-        return parse_bytes(room.memory), "flag --memory", False
+        return _Place(parse_bytes(room.memory), "flag --memory")
     if room.gpu is not None:
-        from kvcalc.core.gpus import find_gpu
+        return _cards(room.gpu)
+    if room.device is not None:
+        return _Place(_free(str(room.device)), f"free on {room.device} now")
+    from kvcalc.readers.machine import this_machine
 
-        card = find_gpu(room.gpu)
-        return card.bytes, f"{card.name}: {card.gib} GiB usable ({card.source})", True
-    free = _free(str(room.device))
-    return free, f"free on {room.device} now", False
+    found = this_machine()
+    return _Place(found.bytes, found.said, found.name if found.whole_card else "", found.count)
+
+
+def _cards(text: str) -> _Place:
+    from kvcalc.core.gpus import counted, find_gpu
+
+    count, name = counted(text)
+    card = find_gpu(name)
+    many = f"each of {count} " if count > 1 else ""
+    note = f" ({card.assumed})" if card.assumed else ""
+    return _Place(card.bytes, f"{many}{card.name}: {card.gib} GiB usable{note}", card.name, count)
 
 
 def _free(name: str) -> int:

@@ -1,20 +1,17 @@
-"""Tables that ship beside the code as JSON, read when an engine first asks for one."""
+"""Tables of the engines' releases, beside the code as JSON."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from kvcalc.engines.releases import number_of
+from kvcalc.tables import read_table
 
 
-@cache
 def table(name: str) -> Any:
-    """The table ``data/NAME.json``, parsed once."""
-    return json.loads((files("kvcalc.engines") / "data" / f"{name}.json").read_text(encoding="utf-8"))
+    """The table ``data/NAME.json``."""
+    return read_table("kvcalc.engines", name)
 
 
 def value_at(spans: Sequence[Sequence[Any]], release: str) -> Any:

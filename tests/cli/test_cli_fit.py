@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -68,13 +69,50 @@ def test_a_sample(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
 
 def test_a_card_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    """79.11 GiB usable of an H100, of which vLLM takes 0.92 by its own default; --memory is taken as it is."""
-    usable = 7911 * 2**30 // 100
+    """79.18 GiB usable of an H100, of which vLLM takes 0.92 by its own default; --memory is taken as it is."""
+    usable = 7918 * 2**30 // 100
     code, found = answer(capsys, "qwen3-0.6b", "--gpu", "NVIDIA H100 80GB", "--engine", "vllm", "--tokens", "1k")
     assert (code, found["memory_bytes"], found["budget_bytes"]) == (0, usable, usable * 92 // 100 - 16 * TOKEN)
     assert found["held_back_bytes"] == 16 * TOKEN
     _, found = answer(capsys, "qwen3-0.6b", "--memory", "1GiB", "--engine", "vllm")
     assert found["budget_bytes"] == 2**30 - 16 * TOKEN
+
+
+def test_several_cards_are_as_many_ranks(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("qwen3-0.6b", "--engine", "vllm", "--tokens", "1k")
+    code, found = answer(capsys, *words, "--gpu", "2x4090")
+    assert (code, found["ranks"], found["memory_bytes"]) == (0, 2, 24080 * 2**20)
+    _, named = answer(capsys, *words, "--gpu", "8xh100", "--tp", "4")
+    assert named["ranks"] == 4  # ranks that are named stand
+
+
+NVIDIA = "#!/bin/sh\nprintf 'NVIDIA GeForce RTX 4090, 24564\\nNVIDIA GeForce RTX 4090, 24564\\n'\n"
+AMD = """#!/bin/sh
+printf 'GPU[0]: Card Series: AMD Instinct MI300X\\nGPU[0]: VRAM Total Memory (B): 206141652992\\n'
+"""
+TOOLS = {"nvidia-smi": (NVIDIA, 24080 * 2**20, 2), "rocm-smi": (AMD, 206141652992, 1)}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_without_a_card_this_machines_are_taken(
+    tool: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, size, ranks = TOOLS[tool]
+    (tmp_path / tool).write_text(text)
+    (tmp_path / tool).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    code, found = answer(capsys, "qwen3-0.6b", "--engine", "vllm")
+    assert (code, found["memory_bytes"], found["ranks"]) == (0, size, ranks)
+    assert found["memory_origin"].startswith("this machine")
+
+
+def test_without_any_card_main_memory_is_taken(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, found = answer(capsys, "qwen3-0.6b")
+    assert (code, found["memory_bytes"]) == (0, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    assert "main memory" in found["memory_origin"]
 
 
 def test_weights_of_an_index(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -95,7 +133,6 @@ def test_weights_of_an_index(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     ("words", "code"),
     [
         (["--memory", "1GiB", "--gpu", "h100"], 2),
-        ([], 2),
         (["--gpu", "a100"], 2),
         (["--gpu", "nothing like it"], 2),
         (["--memory", "1GiB", "--utilization", "1.2"], 2),
