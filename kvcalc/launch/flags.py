@@ -169,7 +169,8 @@ def _held(engine: str, found: Match, kind: str, values: Sequence[Word]) -> tuple
         return " ".join(each.text for each in values), "not given: " + ", ".join(name for each in values for name in each.asks)
     if kind == "list":
         items = [each.text for each in values]
-        return (items if len(items) > 1 else items[0]), ""
+        numbers = [int(item) if _NUMBER.fullmatch(item) and "." not in item else item for item in items]
+        return (numbers if len(numbers) > 1 else numbers[0]), ""
     text = values[0].text
     if found.option is None:
         if is_placeholder(text):

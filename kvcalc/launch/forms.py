@@ -52,16 +52,27 @@ def _launches(text: str, name: str, files: Files, env: Mapping[str, Word]) -> It
     shell, trailing = split_yaml(text)
     hand = {**files, **trailing}
     found = [replace(each, files={**hand, **each.files}) for each in commands_of(shell, env)]
+    found += [each for text in _written(found) for each in manifests.started(text, files, env)]
     launches = list(of_commands(found, pins))
     yield from launches or of_commands(small_forms.env_only(environment_of(shell, env)), pins)
 
 
+def _written(commands: Iterable[Command]) -> list[str]:
+    """The texts that a script writes to files, or pipes into a program: manifests may be among them."""
+    texts = {text: None for command in commands for text in command.files.values() if ":" in text}
+    return list(texts)
+
+
 def of_commands(commands: Iterable[Command], pins: Mapping[str, str]) -> Iterator[Launch]:
     """The launches of these commands; a client's request to Ollama counts as one."""
+    model = ""
     for command in commands:
         pinned_command = replace(command, pins=pins)
-        yield from launches_of(pinned_command)
-        yield from _requests(pinned_command)
+        for launch in launches_of(pinned_command):
+            model = launch.model if launch.engine == "ollama" else ""
+            yield launch
+        for launch in _requests(pinned_command):
+            yield launch if launch.model or launch.program != "ollama run" else replace(launch, model=model)
 
 
 def _requests(command: Command) -> Iterator[Launch]:

@@ -41,9 +41,36 @@ def commands(text: str, name: str, files: Mapping[str, str], env: Env) -> list[C
             raise
         return None
     trees = [tree for tree in found if isinstance(tree, dict)]
+    patches = [words for tree in found if isinstance(tree, list) and (words := _patched(tree))]
+    if patches:
+        return [Command(tuple(words), env, "patch") for words in patches]
     if not trees:
         return None
     return [command for tree in trees for command in _of_tree(tree, text, files, env)]
+
+
+def started(text: str, files: Mapping[str, str], env: Env) -> list[Command]:
+    """The commands of a manifest that stands inside a script; nothing where the text is no manifest."""
+    try:
+        trees = [tree for tree in documents(text) if isinstance(tree, dict)]
+    except LaunchError:
+        return []
+    kinds = [(tree, reader) for tree in trees for takes, reader in KINDS if takes(tree)]
+    return [command for tree, reader in kinds for command in reader(tree, env, files)]
+
+
+def _patched(tree: list[Any]) -> list[Word]:
+    """The words that a JSON patch puts into a container's command or arguments."""
+    found: list[Word] = []
+    for change in tree:
+        held = change.get("value") if isinstance(change, dict) and "op" in change else None
+        if re.search(r"/(args|command)(/|$)", str(change.get("path", ""))) if isinstance(change, dict) else False:
+            found += [
+                Word(str(item), getattr(item, "line", 0))
+                for item in (held if isinstance(held, list) else [held])
+                if isinstance(item, str)
+            ]
+    return found
 
 
 def _of_tree(tree: Tree, text: str, files: Mapping[str, str], env: Env) -> Iterator[Command]:
@@ -90,8 +117,10 @@ def _is_pods(tree: Tree) -> bool:
 
 
 def _pods(tree: Tree, env: Env, _files: Mapping[str, str]) -> Iterator[Command]:
+    model = str(_inside(tree.get("modelArtifacts")).get("uri", "")).split("://")[-1]
     for container, where, replicas in containers.found_in(tree):
-        yield from containers.kubernetes(container, where, replicas, env)
+        for command in containers.kubernetes(container, where, replicas, env):
+            yield replace(command, model=command.model or model)
 
 
 def _is_helm(tree: Tree) -> bool:
@@ -209,7 +238,11 @@ def _ray(tree: Tree, env: Env, _files: Mapping[str, str]) -> Iterator[Command]:
 
 def _variables_of(tree: Tree) -> dict[str, Word]:
     """Variables alone: an ``env:`` mapping, or the mapping itself."""
-    held = containers.variables(tree.get("env", tree.get("environment")))
+    held: dict[str, Word] = {}
+    for key in ("env", "environment", "extraEnv", "extraEnvVars", "envs"):
+        held |= containers.variables(tree.get(key))
+    inner = next((item for item in tree.values() if isinstance(item, dict) and {"env", "extraEnv"} & item.keys()), None)
+    held = held or (_variables_of(inner) if inner is not None else {})
     held = held or {
         name: Word(str(text), getattr(text, "line", 0))
         for name, text in tree.items()

@@ -144,7 +144,7 @@ def _launch(command: Command, program: Program) -> Launch:
     for name, held in command.settings.items():
         take_setting(reading, name, held)
     model = command.model or _model(reading)
-    slips = [*command.slips, *_glued(words), *_extra(reading, program)] if program.name else list(command.slips)
+    slips = [*command.slips, *_glued(words), *_extra(reading, program)] if program.name else []
     counted = {flag.written for flag in reading.flags}
     asks = [ask for word in (*words, *(held for name, held in command.env.items() if name in counted)) for ask in word.asks]
     return Launch(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from kvcalc.launch.expand import Held, expand, expand_text
 from kvcalc.launch.lexer import Lexer, Token
+from kvcalc.launch.powershell import assigned, without_comma
 from kvcalc.launch.values import Command, Slip, Word
 
 MAX_VARIANTS, MAX_NESTED = 6, 5
@@ -15,6 +16,7 @@ _SEPARATES = {"\n", ";", ";;", "&&", "||", "|", "&", "(", ")"}
 _REDIRECTS = {"<", ">", ">>", "&>", ">&", "<&", "<<<"}
 _STRIPPED = {"then", "do", "else", "{", "}", "!", "time", "function", "$", "PS", "@"}
 _DECLARES = {"export", "declare", "local", "readonly", "typeset", "set", "setx", "setenv"}
+_RUNS_DOCUMENTS = {"sbatch", "bash", "sh", "ssh"}
 _STOPS = {"exit", "return"}
 Statement = list[Token]
 
@@ -83,7 +85,7 @@ def _statements(lexer: Lexer) -> list[Statement]:
         if array:
             array += (token.operator == "(") - (token.operator == ")")
             current += [token] if token.operator in ("", ")") else []
-        elif token.operator == "(" and current and current[-1].text.endswith("="):
+        elif token.operator == "(" and current and (current[-1].text.endswith("=") or current[-1].bare == "@"):
             array = 1
             current.append(token)
         elif token.operator in _SEPARATES:
@@ -146,9 +148,7 @@ class Run:
         tokens = [token for token in statement if token.operator != ";;"]
         while tokens and tokens[0].bare in _STRIPPED | {"if", "elif", "while", "until"}:
             tokens = tokens[1:]
-        if len(tokens) > 2 and tokens[1].bare == "=" and tokens[0].text.startswith("$"):  # PowerShell's $X = y
-            name, tokens = tokens[0].text, tokens[2:]
-            tokens[0] = Token(((f"{name}=", ""), *tokens[0].parts), line=tokens[0].line)
+        tokens = assigned(tokens)
         self.stopped = bool(tokens) and tokens[0].bare in _STOPS
         declares = bool(tokens) and tokens[0].bare in _DECLARES
         tokens = tokens[1:] if declares else tokens
@@ -184,7 +184,8 @@ class Run:
     def _value(self, tokens: Statement, at: int, first: str) -> tuple[Word | list[Word], int]:
         if at + 1 < len(tokens) and tokens[at + 1].operator == "(":
             end = next((n for n in range(at + 2, len(tokens)) if tokens[n].operator == ")"), len(tokens))
-            return [word for token in tokens[at + 2 : end] for word in self._expanded(token)], end + 1
+            items = [without_comma(token) if self.lexer.escape == "`" else token for token in tokens[at + 2 : end]]
+            return [word for token in items for word in self._expanded(token)], end + 1
         token = tokens[at]
         parts = ((first, ""), *token.parts[1:])
         fields = expand(parts, self.lookup, token.line)
@@ -198,6 +199,9 @@ class Run:
         return Word((before if isinstance(before, str) else "") + held.text, held.line, held.asks)
 
     def _expanded(self, token: Token) -> list[Word]:
+        splat = self.variables.get(token.bare[1:]) if self.lexer.escape == "`" and token.bare.startswith("@") else None
+        if isinstance(splat, list):
+            return splat
         return expand(token.parts, self.lookup, token.line)
 
     def _command(self, prefix: Mapping[str, Word | list[Word]], tokens: Statement) -> None:
@@ -223,6 +227,8 @@ class Run:
             at += 1
         if document is not None:
             self._write(words, targets, document)
+            if words and words[0].text in _RUNS_DOCUMENTS:
+                words = [Word("sh", words[0].line), Word("-c", words[0].line), Word(document, words[0].line, quoted=True)]
         if words and words[0].text.startswith("-") and self.commands and not prefix:
             self._join(words)
         elif words:
@@ -239,7 +245,7 @@ class Run:
     def _write(self, words: list[Word], targets: list[str], document: str) -> None:
         if words and words[0].text == "tee":
             targets += [word.text for word in words[1:] if not word.text.startswith("-")]
-        for target in targets:
+        for target in targets or ["-"]:
             self.files[target] = document
 
     def _join(self, words: list[Word]) -> None:
