@@ -22,6 +22,7 @@ ENGINES: dict[str, str] = {
     "tensorrt-llm": "kvcalc.engines.tensorrt_llm",
     "mlx-lm": "kvcalc.engines.mlx_lm.engine",
     "lmcache": "kvcalc.engines.lmcache",
+    "ollama": "kvcalc.engines.ollama.engine",
 }
 ALIASES: dict[str, str] = {
     "equation": "exact",
