@@ -1,7 +1,7 @@
 """How numbers become stored rows and numbers again, for every type that a cache can be made of.
 
-A codec takes ``[heads, n, width]`` float32 and gives what a ``RowCache`` stores. ``bound`` says how far a number may be
-from itself after the way there and back; it follows from the format, and is what verify holds the type to.
+A codec takes ``[heads, n, width]`` float32 and gives what a ``RowCache`` stores. How far a number may be from itself after the
+way there and back follows from the format, and is written down apart from the codecs, with the reference.
 
 All numbers that verify makes lie in [-LIMIT, LIMIT] and are exact in the plain types, so those lose nothing.
 int8 and int4 take one fixed scale, LIMIT over their largest integer, that belongs to the layer as a calibrated scale
@@ -25,8 +25,6 @@ LIMIT = 1.75  # the largest number that verify makes; exact in every plain type
 
 PLAIN = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 FP8 = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
-# Half a step: relative to the power of two below the number (3 and 2 bits behind the point), and of the subnormal ones.
-_FP8_BOUND = {"fp8_e4m3": (2.0**-4, 2.0**-10), "fp8_e5m2": (2.0**-3, 2.0**-17)}
 
 
 class Codec(Protocol):
@@ -44,9 +42,6 @@ class Codec(Protocol):
 
     def decode(self, rows: Tensor, heads: int) -> Tensor:
         """Turn stored rows into ``[heads, n, width]`` float32."""
-
-    def bound(self, values: Tensor) -> Tensor | float:
-        """Bound ``|decode(encode(x)) - x|`` for each number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +62,6 @@ class PlainCodec:
         """Convert back."""
         return rows.to(torch.float32)
 
-    def bound(self, values: Tensor) -> float:  # noqa: ARG002 - part of the protocol
-        """Zero: verify's numbers are exact in these types."""
-        return 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class Fp8Codec:
@@ -89,12 +80,6 @@ class Fp8Codec:
     def decode(self, rows: Tensor, heads: int) -> Tensor:  # noqa: ARG002 - part of the protocol
         """Convert back."""
         return rows.contiguous().view(FP8[self.name]).to(torch.float32)
-
-    def bound(self, values: Tensor) -> Tensor:
-        """Half a unit in the last place."""
-        relative, absolute = _FP8_BOUND[self.name]
-        _, exponent = torch.frexp(values)  # |x| < 2^exponent: the power of two below x is half of that
-        return torch.ldexp(torch.full_like(values, relative / 2), exponent).clamp(min=absolute)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +116,6 @@ class IntegerCodec:
         halves = torch.stack((rows[0] & 15, rows[0] >> 4), dim=-1).flatten(1)
         return split_rows((halves.to(torch.float32) - 8) * self.step, heads)
 
-    def bound(self, values: Tensor) -> Tensor:
-        """Half a step, and the roundings of the division and the product."""
-        return torch.full_like(values, self.step / 2 + 2.0**-22)
-
 
 @dataclass(frozen=True, slots=True)
 class GgmlCodec:
@@ -153,10 +134,6 @@ class GgmlCodec:
     def decode(self, rows: Tensor, heads: int) -> Tensor:
         """Dequantise whole rows."""
         return split_rows(ggml_blocks.dequantize(self.name, rows[0]), heads)
-
-    def bound(self, values: Tensor) -> Tensor:
-        """Half a step of each block, a whole one at a clipped end, and the fp16 rounding of its scales."""
-        return split_rows(ggml_blocks.bound(self.name, flat_rows(values)), values.shape[0])
 
 
 def flat_rows(values: Tensor) -> Tensor:

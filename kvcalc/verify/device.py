@@ -37,6 +37,11 @@ def _cuda(index: int) -> torch.device:
     return torch.device("cuda", index)
 
 
+def wide(device: torch.device) -> torch.dtype:
+    """The type that references are computed in: float64 wherever the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def describe(device: torch.device) -> str:
     """The device in words."""
     if device.type == "cuda":

@@ -17,10 +17,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-FP16_UNIT = 2.0**-11  # half a unit in the last place of d and m
-FP16_TINY = 2.0**-25  # the same below fp16's smallest normal number
-FLOAT_SLACK = 2.0**-21  # the roundings of float32 on the way, against numbers of about one
-
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -65,27 +61,6 @@ def dequantize(name: str, rows: Tensor) -> Tensor:
     else:
         x = scales[:, :1] * (q if block.levels == 255 else q - block.levels // 2)
     return x.view(rows.shape[0], -1)
-
-
-def bound(name: str, rows: Tensor) -> Tensor:
-    """How far each number of ``[n, elements]`` may be from itself after quantize and dequantize.
-
-    Half a step; towards the clipped end of q4_0 and q5_0 up to a whole one; and what fp16 takes from d (times the
-    largest q) and from m.
-    """
-    block, x = BLOCKS[name], rows.float().reshape(-1, 32)
-    d, m = _scales(block, x)
-    step = d.abs()
-    error = (step / 2).expand_as(x)
-    if not block.minimum and block.levels != 255:
-        top = block.levels // 2 - 1  # q reaches -8 … 7: a number beyond 7.5 steps is clipped to 7
-        beyond = torch.where(step > 0, x * torch.sign(d) - top * step, torch.zeros_like(x))
-        error = torch.maximum(error, beyond)
-    reach = block.levels // 2 if not block.minimum else block.levels - 1
-    error = error + reach * (step * FP16_UNIT + FP16_TINY) + FLOAT_SLACK
-    if block.minimum:
-        error = error + m.abs() * FP16_UNIT + FP16_TINY
-    return error.reshape(rows.shape[0], -1)
 
 
 def _scales(block: Block, x: Tensor) -> tuple[Tensor, Tensor]:

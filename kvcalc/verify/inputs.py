@@ -44,13 +44,13 @@ class Inputs:
         values = torch.empty(tuple(shape), dtype=torch.float32, device=self.device)
         return values.uniform_(low, high, generator=self.generator(*key))
 
-    def block(self, rows: Rows, index: int) -> Tensor:
-        """Block ``index`` of an array, ``[heads, 64, width]``, from the kept ones or made anew."""
-        key = (*rows.key, rows.heads, rows.width, rows.dtype, index)
+    def block(self, rows: Rows, head: int, index: int) -> Tensor:
+        """Block ``index`` of one head of an array, ``[64, width]``, from the kept ones or made anew."""
+        key = (*rows.key, rows.heads, rows.width, rows.dtype, head, index)
         if key in self._blocks:
             self._blocks.move_to_end(key)
             return self._blocks[key]
-        made = self.uniform(*key, shape=(rows.heads, BLOCK, rows.width)).to(PLAIN[rows.dtype]).float()
+        made = self.uniform(*key, shape=(BLOCK, rows.width)).to(PLAIN[rows.dtype]).float()
         self._blocks[key] = made
         self._bytes += made.nbytes
         while self._bytes > KEPT_BYTES and len(self._blocks) > 1:
@@ -72,17 +72,25 @@ class Rows:
     heads: int
     width: int
     dtype: str
+    parent: Rows | None = None  # whose first ``shared`` rows these begin with: a forked sequence
+    shared: int = 0
 
     def between(self, start: int, stop: int) -> Tensor:
         """Rows of the positions start … stop - 1."""
-        first, last = start // BLOCK, (stop - 1) // BLOCK
-        blocks = [self.inputs.block(self, index) for index in range(first, last + 1)]
-        whole = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
-        return whole[:, start - first * BLOCK : stop - first * BLOCK]
+        return torch.stack([self.head(head, start, stop) for head in range(self.heads)])
+
+    def head(self, head: int, start: int, stop: int) -> Tensor:
+        """One head's rows of the positions start … stop - 1, ``[n, width]``."""
+        if self.parent is not None and start < self.shared < stop:
+            return torch.cat((self.head(head, start, self.shared), self.head(head, self.shared, stop)))
+        if self.parent is not None and start < self.shared:
+            return self.parent.head(head, start, stop)
+        first, last = start // BLOCK, max(stop - 1, start) // BLOCK
+        blocks = [self.inputs.block(self, head, index) for index in range(first, last + 1)]
+        whole = blocks[0] if len(blocks) == 1 else torch.cat(blocks)
+        return whole[start - first * BLOCK : stop - first * BLOCK]
 
     def at(self, positions: Sequence[int]) -> Tensor:
         """Rows of a few positions, in their order; each block is made once."""
-        found: dict[int, Tensor] = {}
-        for position in sorted(set(positions)):
-            found[position] = self.inputs.block(self, position // BLOCK)[:, position % BLOCK].clone()
+        found = {position: self.between(position, position + 1)[:, 0] for position in sorted(set(positions))}
         return torch.stack([found[position] for position in positions], dim=1)

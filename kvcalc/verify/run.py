@@ -18,7 +18,7 @@ from kvcalc.errors import UsageError
 from kvcalc.units import round_up
 from kvcalc.verify.codecs import PLAIN, QUANTIZED, fits
 from kvcalc.verify.controls import controls_of, scale_control
-from kvcalc.verify.device import check_types, describe, free_memory, pick_device, usable_types
+from kvcalc.verify.device import check_types, describe, free_memory, pick_device, usable_types, wide
 from kvcalc.verify.inputs import Inputs
 from kvcalc.verify.layouts import ConcatLayout, Layout, PagedLayout, StaticLayout
 from kvcalc.verify.memory import check_memory, most_layers, needed_bytes, work_bytes
@@ -39,10 +39,9 @@ from kvcalc.verify.plan import (
     same_kind,
     steps_of,
 )
-from kvcalc.verify.reference import wide
+from kvcalc.verify.reference.attention import RULE as ATTENTION_RULE
 from kvcalc.verify.results import Check, Control, Settings, VerifyReport, Weighing
 from kvcalc.verify.runs import Case, Tick, no_tick, prove, run_layout
-from kvcalc.verify.tolerance import ATTENTION_RULE
 
 LAYOUTS = ("concat", "static", "paged")
 # implementations that are named by what they keep: they run under every layout

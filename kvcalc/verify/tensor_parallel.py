@@ -40,18 +40,17 @@ from kvcalc.engines import find_engine
 from kvcalc.errors import DeviceError, DtypeError, UsageError
 from kvcalc.verify.attention import attend
 from kvcalc.verify.codecs import PLAIN
-from kvcalc.verify.device import describe
+from kvcalc.verify.device import describe, wide
 from kvcalc.verify.inputs import Inputs
 from kvcalc.verify.parts.base import Context, Tracker
 from kvcalc.verify.parts.key_value import OUTPUTS, KeyValueProof, Probe
 from kvcalc.verify.parts.latent import LatentProof
 from kvcalc.verify.plan import Chosen, choose_layers, kinds_of, same_kind
 from kvcalc.verify.plan import describe as describe_layer
-from kvcalc.verify.reference import wide
+from kvcalc.verify.reference.attention import RULE as ATTENTION_RULE
 from kvcalc.verify.results import Check, Measure, Settings, VerifyReport
 from kvcalc.verify.run import Plan, exact_products, make_plan
 from kvcalc.verify.runs import storage_bytes
-from kvcalc.verify.tolerance import ATTENTION_RULE
 
 MOST_RANKS = 16  # each is a process with a torch of its own
 MEETING = timedelta(seconds=120)

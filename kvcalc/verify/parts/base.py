@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -12,13 +12,15 @@ from torch import Tensor
 
 from kvcalc.core.counting import Types
 from kvcalc.verify.codecs import PLAIN, Codec, codec_of
-from kvcalc.verify.inputs import Inputs
+from kvcalc.verify.device import wide
+from kvcalc.verify.inputs import Inputs, Rows
 from kvcalc.verify.layouts import Maker
-from kvcalc.verify.reference import wide
+from kvcalc.verify.reference import formats
 from kvcalc.verify.results import Measure
 
 QUERY_SLICE = 32  # queries attended at once, and
 ATTEND_BLOCK = 4096  # rows: both bound the score array
+KEY_BLOCK = 256  # stored rows compared at once
 
 
 @dataclass
@@ -29,6 +31,7 @@ class Context:
     types: Types
     lengths: tuple[int, ...]
     checked: tuple[tuple[int, ...], ...]  # ascending, for each sequence
+    forks: tuple[tuple[int, int] | None, ...] = ()  # for each sequence the one that it begins like, and for how many positions
 
     @property
     def device(self) -> torch.device:
@@ -69,6 +72,14 @@ class Context:
         """The checked positions as a tensor."""
         return torch.tensor(self.checked[sequence], device=self.device)
 
+    def rows(self, sequence: int, *key: object, heads: int, width: int, dtype: str = "float32") -> Rows:
+        """An array of one sequence; a fork begins with its parent's rows."""
+        own = self.inputs.rows(*key, sequence, heads=heads, width=width, dtype=dtype)
+        fork = self.forks[sequence] if self.forks else None
+        if fork is None:
+            return own
+        return replace(own, parent=self.rows(fork[0], *key, heads=heads, width=width, dtype=dtype), shared=fork[1])
+
     def within(self, sequence: int, start: int, stop: int) -> slice:
         """Which of the checked positions lie in start … stop - 1."""
         inside = [index for index, position in enumerate(self.checked[sequence]) if start <= position < stop]
@@ -78,6 +89,22 @@ class Context:
 def plain_name(codec: Codec) -> str:
     """The plain type in which a codec's inputs are exact."""
     return codec.name if codec.name in PLAIN else "float32"
+
+
+def expected_numbers(codec: Codec, rows: Tensor, heads: int) -> Tensor:
+    """What stored rows ``[heads or 1, n, …]`` mean by their format's definition, ``[heads, n, width]``."""
+    parts = [formats.decode(codec.name, head) for head in rows]
+    if len(parts) == heads:
+        return torch.stack(parts)
+    return parts[0].reshape(len(parts[0]), heads, -1).transpose(0, 1)
+
+
+def format_bound(codec: Codec, numbers: Tensor) -> Tensor:
+    """How far stored numbers may be from ``[heads, n, width]``; plain types hold verify's numbers as they are."""
+    if codec.name in PLAIN:
+        return torch.zeros_like(numbers)
+    whole = numbers.transpose(0, 1).reshape(numbers.shape[1], -1)
+    return formats.bound(codec.name, whole).reshape(numbers.shape[1], len(numbers), -1).transpose(0, 1)
 
 
 @dataclass
@@ -100,7 +127,7 @@ class Tracker:
         if error.numel() == 0:
             return
         if isinstance(tolerance, Tensor):
-            ratio = (error / tolerance).nan_to_num(nan=math.inf).flatten()
+            ratio = torch.where(error == 0, error, error / tolerance).nan_to_num(nan=math.inf).flatten()
             worst = int(ratio.argmax())
             self._keep(float(error.flatten()[worst]), float(tolerance.expand_as(error).flatten()[worst]))
         else:

@@ -3,11 +3,13 @@
 Every token brings a row for the window, and numbers c with gates g for the compressor. When ``ratio`` tokens are
 together, their softmax(g)-weighted sum of c, number by number, becomes one row. With overlap (ratio 4) each token brings
 two halves of c and g: row w is summed over the first halves of group w - 1 and the second halves of group w. The open
-group waits in a float32 buffer, and with overlap the group before it too. The indexer compresses its own keys alike.
+group waits in a float32 buffer, and with overlap the group before it too. The indexer compresses its own keys alike. Each
+head has a sink: a score of its own that takes weight and gives no value.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -16,13 +18,13 @@ from torch import Tensor
 from kvcalc.core.counting import Reach
 from kvcalc.core.layers import CompressedAttention
 from kvcalc.verify.attention import Visibility
-from kvcalc.verify.codecs import LIMIT, Codec
 from kvcalc.verify.inputs import Rows
 from kvcalc.verify.layouts import Maker
-from kvcalc.verify.parts.base import Context, Tracker, anchored, plain_name
+from kvcalc.verify.parts.base import Context, Tracker, anchored, expected_numbers, plain_name
 from kvcalc.verify.parts.key_value import OUTPUTS, ROWS, check_rows
+from kvcalc.verify.reference import formats
+from kvcalc.verify.reference.compressor import compressed_rows, seen_rows, shared_row_attention
 from kvcalc.verify.results import Measure
-from kvcalc.verify.tolerance import UNIT, attention_tolerance, gamma, score_error
 
 QUERIES = 32  # at most, of the checked ones
 UNKNOWN_HEADS = 4
@@ -47,23 +49,24 @@ class CompressedProof:
         self.halves = overlap_of(part) or 1
         self.width = part.head_dim + part.index_head_dim
         self.sight = Visibility(window=part.window)
-        self.expected: list[Tensor] = []
-        self.tolerance: list[Tensor] = []
+        self.sinks = context.inputs.uniform("sinks", layer, shape=(self.heads,))
         self.queries: list[Tensor] = []
-        self.compressed: list[Tensor] = []
+        self.compressed: list[tuple[Tensor, Tensor]] = []  # every compressed row, exact, and how far a stored one may be
 
     def window_rows(self, sequence: int) -> Rows:
         """The rows that are fed to the window."""
         name = plain_name(self.context.k)
-        return self.context.inputs.rows("window", self.layer, sequence, heads=1, width=self.part.head_dim, dtype=name)
+        return self.context.rows(sequence, "window", self.layer, heads=1, width=self.part.head_dim, dtype=name)
 
     def compressor_rows(self, sequence: int) -> Rows:
         """C and g of every token, ``[2, n, halves · width]``."""
-        return self.context.inputs.rows("compressor", self.layer, sequence, heads=2, width=self.halves * self.width)
+        return self.context.rows(sequence, "compressor", self.layer, heads=2, width=self.halves * self.width)
 
     def chosen(self, sequence: int) -> tuple[int, ...]:
         """The checked positions, or some of them, the last among them."""
         checked = self.context.checked[sequence]
+        if not checked:
+            return ()
         return tuple(sorted(checked[:: -max(len(checked) // QUERIES, 1)][:QUERIES]))
 
     def groups(self, position: int) -> int:
@@ -71,93 +74,65 @@ class CompressedProof:
         return (position + 1) // self.part.ratio if self.part.ratio else 0
 
     def prepare(self) -> None:
-        """All compressed rows at once, then full attention for each chosen query."""
+        """All compressed rows at once, and the queries that hang on rows."""
         for sequence in self.context.sequences:
             self.compressed.append(self._compress_all(sequence))
-            self.queries.append(self._queries(sequence))
-            found = [self._expected(sequence, index) for index in range(len(self.chosen(sequence)))]
-            self.expected.append(torch.stack([output for output, _ in found], dim=1))
-            self.tolerance.append(torch.stack([bound for _, bound in found], dim=1))
+            self.queries.append(self._queries(sequence) if self.chosen(sequence) else torch.empty(0))
 
-    def _compress_all(self, sequence: int) -> Tensor:
-        """``[groups, width]``, from the whole sequence."""
-        count, ratio = self.groups(self.context.lengths[sequence] - 1), self.part.ratio
-        if not count:
-            return torch.empty(0, self.width, dtype=self.context.wide, device=self.context.device)
-        given = self.compressor_rows(sequence).between(0, count * ratio).to(self.context.wide)
-        groups = given.view(2, count, ratio, self.halves * self.width)
-        numbers, gates = groups[0], groups[1]
-        if self.halves == 2:
-            numbers = _with_previous(numbers, self.width, 0.0)
-            gates = _with_previous(gates, self.width, -torch.inf)
-        return (gates.softmax(1) * numbers).sum(1)
+    def _compress_all(self, sequence: int) -> tuple[Tensor, Tensor]:
+        """``[groups, width]`` from the whole sequence, and how far a stored number may be: by roundings, and half a step."""
+        tokens, ratio = self.context.lengths[sequence], self.part.ratio
+        if tokens < ratio or not ratio:
+            empty = torch.empty(0, self.width, dtype=self.context.wide, device=self.context.device)
+            return empty, empty
+        given = self.compressor_rows(sequence).between(0, tokens).to(self.context.wide)
+        rows, error = compressed_rows(given[0], given[1], ratio, self.width)
+        off = error * self.context.slack
+        return rows, off + self._format_bound(rows.float()).to(rows.dtype)
 
-    def stored_groups(self, sequence: int) -> Tensor:
-        """The compressed rows of attention (not the indexer's) as the cache's type keeps them, in the wide type."""
-        rows = self.compressed[sequence][None, :, : self.part.head_dim].float()
-        return as_stored(self.context.k, rows)[0].to(self.context.wide)
+    def _format_bound(self, rows: Tensor) -> Tensor:
+        """Half a step of each side's own blocks."""
+        head, name = self.part.head_dim, self.context.k.name
+        sides = [side for side in (rows[:, :head], rows[:, head:]) if side.shape[1]]
+        return torch.cat([formats.bound(name, side) * (1 + 2.0**-10) for side in sides], dim=1)
 
-    def group_error(self, rows: Tensor) -> Tensor:
-        """How far a stored compressed row may be from the reference's: a step of the type where a rounding may tip."""
-        off = gamma(2 * self.halves * self.part.ratio + 8) * 2 * LIMIT * self.context.slack
-        codec = self.context.k
-        up, down = as_stored(codec, rows + off), as_stored(codec, rows - off)
-        middle = as_stored(codec, rows)
-        return torch.maximum((up - middle).abs(), (down - middle).abs()) + off
-
-    def keys(self, sequence: int, position: int) -> tuple[Tensor, Tensor]:
-        """(rows ``[m, head_dim]`` that a query sees, how far each number of them may be off)."""
-        context, count = self.context, self.groups(position)
-        recent = self.window_rows(sequence).between(self.sight.first(position), position + 1)
-        recent = as_stored(context.k, recent)[0].to(context.wide)
-        if not count:
-            return recent, torch.zeros_like(recent)
-        raw = self.compressed[sequence][None, :count, : self.part.head_dim].float()
-        error = torch.cat((torch.zeros_like(recent), self.group_error(raw)[0].to(context.wide)))
-        return torch.cat((recent, as_stored(context.k, raw)[0].to(context.wide))), error
-
-    def _expected(self, sequence: int, index: int) -> tuple[Tensor, Tensor]:
-        keys, error = self.keys(sequence, self.chosen(sequence)[index])
-        query = self.queries[sequence][:, index].to(keys.dtype)
-        weights = (query @ keys.T * self.scale).softmax(-1)
-        norm, key_norm = float(query.norm(dim=-1).max()), float(keys.norm(dim=-1).max())
-        base = attention_tolerance(score_error(self.part.head_dim, norm, key_norm, self.scale), len(keys), LIMIT)
-        risen = torch.exp(query.abs() @ error.T * self.scale)  # see quantization.py
-        grown = (weights * risen).sum(-1, keepdim=True) * ((weights * risen) @ keys.abs()) - weights @ keys.abs()
-        return weights @ keys, (grown + error.max() + base + UNIT) * self.context.slack
+    def expected(self, sequence: int, index: int, held: Tensor) -> tuple[Tensor, Tensor]:
+        """(the outputs of a chosen query, their bound); a compressed row counts as ``held`` where that is right."""
+        context, position = self.context, self.chosen(sequence)[index]
+        first, count = seen_rows(position, self.part.window, self.part.ratio)
+        recent = context.k.encode(self.window_rows(sequence).between(first, position + 1))
+        keys = expected_numbers(context.k, recent, 1)[0].to(context.wide)
+        if count:
+            rows, off = (part[:count, : self.part.head_dim] for part in self.compressed[sequence])
+            found = held.to(rows.dtype) if held.shape == rows.shape else rows
+            keys = torch.cat((keys, torch.where((found - rows).abs() <= off, found, rows)))
+        query, scale = self.queries[sequence][:, index].to(keys.dtype), 1 / math.sqrt(self.part.head_dim)
+        answer = shared_row_attention(query, keys, scale, self.sinks)
+        return answer.outputs, answer.bound * context.slack
 
     def _queries(self, sequence: int) -> Tensor:
         chosen = self.chosen(sequence)
         base = self.context.inputs.uniform("q", self.layer, sequence, shape=(self.heads, len(chosen), self.part.head_dim))
-        length = self.context.lengths[sequence]
-        choices = []
+        length, total = self.context.lengths[sequence], len(self.compressed[sequence][0])
+        choices, seen = [], []
         for position in chosen:
-            groups = self.groups(position)
-            choices.append([self.sight.first(position), position, *([length, length + groups - 1] if groups else [])])
-        seen = [position + 1 - self.sight.first(position) + self.groups(position) for position in chosen]
+            first, groups = seen_rows(position, self.part.window, self.part.ratio)
+            outside = [place for place in (first - 1, position + 1) if 0 <= place < length]
+            later = [length + groups] if groups < total else []
+            choices.append([first, position, *([length, length + groups - 1] if groups else []), *outside, *later])
+            seen.append(position + 1 - first + groups)
         return anchored(base, choices, lambda wanted: self._rows_at(sequence, wanted), self.scale, seen)
 
     def _rows_at(self, sequence: int, wanted: Sequence[int]) -> Tensor:
         """Window rows by position, and compressed row w at length + w."""
-        length, stored = self.context.lengths[sequence], self.stored_groups(sequence).float()
+        length, made = self.context.lengths[sequence], self.compressed[sequence][0][:, : self.part.head_dim].float()
         window = self.window_rows(sequence)
-        rows = [window.at([p])[0, 0] if p < length else stored[p - length] for p in wanted]
+        rows = [window.at([p])[0, 0] if p < length else made[p - length] for p in wanted]
         return torch.stack(rows)[None]
 
     def open(self, layout: Maker) -> OpenCompressed:
         """Make the window, the compressed rows, the index rows and the buffers."""
         return OpenCompressed(self, layout)
-
-
-def as_stored(codec: Codec, rows: Tensor) -> Tensor:
-    """There and back."""
-    return codec.decode(codec.encode(rows), rows.shape[0])
-
-
-def _with_previous(values: Tensor, width: int, empty: float) -> Tensor:
-    """``[groups, ratio, 2·width]`` → ``[groups, 2·ratio, width]``: the group before's first halves, then the own second."""
-    before = torch.cat((torch.full_like(values[:1, :, :width], empty), values[:-1, :, :width]))
-    return torch.cat((before, values[:, :, width:]), dim=1)
 
 
 class OpenCompressed:
@@ -212,19 +187,20 @@ class OpenCompressed:
 
     def _check(self, sequence: int, index: int, position: int, keys: Tensor) -> None:
         proof, count = self.proof, self.proof.groups(position)
+        held = keys[:0]
         if self.groups is not None and count:
             held = self.context.k.decode(self.groups.read(sequence).rows[:, :count], 1)[0]
             keys = torch.cat((keys, held))
-        query = proof.queries[sequence][:, index]
-        found = (query @ keys.T * proof.scale).softmax(-1) @ keys
-        self.outputs.add(found, proof.expected[sequence][:, index], proof.tolerance[sequence][:, index], outputs=1)
+        scores = proof.queries[sequence][:, index] @ keys.T * proof.scale
+        weights = torch.cat((scores, proof.sinks[:, None]), dim=1).softmax(-1)[:, :-1]
+        self.outputs.add(weights @ keys, *proof.expected(sequence, index, held), outputs=1)
 
     def _check_groups(self, sequence: int) -> None:
-        head, raw = self.proof.part.head_dim, self.proof.compressed[sequence][None].float()
-        for cache, wanted in ((self.groups, raw[:, :, :head]), (self.index, raw[:, :, head:])):
-            if cache is not None and wanted.shape[1]:
-                found = self.context.k.decode(cache.read(sequence).rows, 1)
-                self.made.add(found, as_stored(self.context.k, wanted), self.proof.group_error(wanted))
+        head, (made, off) = self.proof.part.head_dim, self.proof.compressed[sequence]
+        for cache, side in ((self.groups, slice(0, head)), (self.index, slice(head, None))):
+            if cache is not None and len(made):
+                found = expected_numbers(self.context.k, cache.read(sequence).rows, 1)
+                self.made.add(found, made[None, :, side], off[None, :, side])
 
     def tensors(self) -> list[Tensor]:
         """Window, compressed rows, index rows, buffers."""

@@ -11,14 +11,12 @@ from torch import Tensor
 
 from kvcalc.core.counting import ALL
 from kvcalc.core.layers import Indexer
-from kvcalc.verify.codecs import LIMIT
 from kvcalc.verify.inputs import Rows
 from kvcalc.verify.layouts import Maker
-from kvcalc.verify.parts.base import Context, Tracker, plain_name
+from kvcalc.verify.parts.base import KEY_BLOCK, Context, Tracker, expected_numbers, plain_name
 from kvcalc.verify.parts.key_value import ROWS, check_rows
-from kvcalc.verify.reference import KEY_BLOCK
+from kvcalc.verify.reference.attention import index_scores
 from kvcalc.verify.results import Measure
-from kvcalc.verify.tolerance import gamma
 
 INDEX_HEADS = 4  # what is kept doesn't depend on them
 QUERIES = 8  # at most, of the checked ones: each is compared at every position
@@ -33,7 +31,7 @@ class IndexerProof:
     def rows(self, sequence: int) -> Rows:
         """The index keys that are fed."""
         name = plain_name(self.context.k)
-        return self.context.inputs.rows("index", self.layer, sequence, heads=1, width=self.part.index_head_dim, dtype=name)
+        return self.context.rows(sequence, "index", self.layer, heads=1, width=self.part.index_head_dim, dtype=name)
 
     def prepare(self) -> None:
         """Nothing: the reference is made as it is compared, since a score is as long as the sequence."""
@@ -72,13 +70,13 @@ class OpenIndexer:
         width, inputs = self.proof.part.index_head_dim, self.context.inputs
         query = inputs.uniform("index q", self.proof.layer, sequence, position, shape=(INDEX_HEADS, width))
         weight = inputs.uniform("index w", self.proof.layer, sequence, position, shape=(INDEX_HEADS,))
-        tolerance = self.context.slack * gamma(width + INDEX_HEADS + 2) * LIMIT * float((weight.abs() * query.abs().sum(1)).sum())
         codec, given = self.context.k, self.proof.rows(sequence)
         for start in range(0, position + 1, KEY_BLOCK):
             stop = min(start + KEY_BLOCK, position + 1)
-            stored = codec.decode(codec.encode(given.between(start, stop)), 1)[0].to(self.context.wide)
-            expected = _score(query.to(stored.dtype), weight.to(stored.dtype), stored)
-            self.scores.add(_score(query, weight, keys[start:stop]), expected, tolerance, outputs=stop - start)
+            stored = expected_numbers(codec, codec.encode(given.between(start, stop)), 1)[0].to(self.context.wide)
+            expected, bound = index_scores(query.to(stored.dtype), weight.to(stored.dtype), stored)
+            found = _score(query, weight, keys[start:stop])
+            self.scores.add(found, expected, bound * self.context.slack, outputs=stop - start)
 
     def tensors(self) -> list[Tensor]:
         """The keys."""

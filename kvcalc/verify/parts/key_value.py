@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -12,14 +13,23 @@ from kvcalc.core.counting import ALL, Reach
 from kvcalc.core.layers import ChunkedAttention, CrossAttention, HeadedAttention, SlidingAttention
 from kvcalc.verify.attention import Visibility, attend_in_blocks
 from kvcalc.verify.caches.base import Held, RowCache
-from kvcalc.verify.codecs import LIMIT, Codec
+from kvcalc.verify.codecs import PLAIN, Codec
 from kvcalc.verify.inputs import Rows
 from kvcalc.verify.layouts import Maker
-from kvcalc.verify.parts.base import ATTEND_BLOCK, QUERY_SLICE, Context, Tracker, anchored, plain_name
-from kvcalc.verify.quantization import output_bound
-from kvcalc.verify.reference import KEY_BLOCK, KeyValueBlock, full_attention
+from kvcalc.verify.parts.base import (
+    ATTEND_BLOCK,
+    KEY_BLOCK,
+    QUERY_SLICE,
+    Context,
+    Tracker,
+    anchored,
+    expected_numbers,
+    format_bound,
+    plain_name,
+)
+from kvcalc.verify.reference.attention import HeadRows, Sees, attention
+from kvcalc.verify.reference.quantized import given_attention
 from kvcalc.verify.results import FULL, Measure
-from kvcalc.verify.tolerance import attention_tolerance, score_error
 
 OUTPUTS = FULL
 STORED = "outputs against attention over the stored numbers"
@@ -33,7 +43,7 @@ class Probe:
 
     queries: Tensor  # [heads, n, width]
     expected: Tensor  # [heads, n, v_width]
-    tolerance: float
+    tolerance: Tensor  # for each output
     exact: Tensor | None = None  # over the numbers before they were quantised
     exact_tolerance: Tensor | None = None
 
@@ -57,32 +67,41 @@ class KeyValueProof:
     def keys(self, sequence: int) -> Rows:
         """The keys that are fed."""
         part, name = self.part, plain_name(self.context.k)
-        return self.context.inputs.rows("k", self.layer, sequence, heads=part.num_kv_heads, width=part.head_dim, dtype=name)
+        return self.context.rows(sequence, "k", self.layer, heads=part.num_kv_heads, width=part.head_dim, dtype=name)
 
     def values(self, sequence: int) -> Rows:
         """The values that are fed."""
         part, name = self.part, plain_name(self.context.v)
-        return self.context.inputs.rows("v", self.layer, sequence, heads=part.num_kv_heads, width=part.v_head_dim, dtype=name)
+        return self.context.rows(sequence, "v", self.layer, heads=part.num_kv_heads, width=part.v_head_dim, dtype=name)
 
     def prepare(self) -> None:
         """Full attention for every checked query of every layer that reads these keys."""
         for sequence in self.context.sequences:
-            for layer in self.queriers if self.length(sequence) else ():
-                self.probes[layer, sequence] = self._probe(layer, sequence)
+            if self.length(sequence) and self.context.checked[sequence]:
+                stored = stored_heads(
+                    (self.keys(sequence), self.context.k), (self.values(sequence), self.context.v), self.length(sequence)
+                )
+                for layer in self.queriers:
+                    self.probes[layer, sequence] = self._probe(layer, sequence, stored)
 
-    def _probe(self, layer: int, sequence: int) -> Probe:
-        context, keys, values = self.context, self.keys(sequence), self.values(sequence)
-        queries, positions = self._queries(layer, sequence), context.positions(sequence)
-        length = self.length(sequence)
-        norm = float(queries.norm(dim=-1).max())
-        score = score_error(self.part.head_dim, norm, LIMIT * self.part.head_dim**0.5, self.scale)
-        tolerance = attention_tolerance(score, length, LIMIT) * context.slack
-        q, k, v = queries.to(context.wide), context.k, context.v
-        stored = full_attention(q, positions, _as_stored(keys, k, values, v), length, self.sight, self.scale)
+    def _probe(self, layer: int, sequence: int, stored: HeadRows) -> Probe:
+        context, positions = self.context, self.context.checked[sequence]
+        queries = self._queries(layer, sequence)
+        wide, scale = queries.to(context.wide), 1 / math.sqrt(self.part.head_dim)
+        answer = attention(wide, positions, stored, self.part.num_kv_heads, scale, sees_of(self.part))
+        tolerance = answer.bound * context.slack
         if not context.quantized:
-            return Probe(queries, stored.outputs, tolerance)
-        exact, bound = output_bound(q, positions, keys, k, values, v, length, self.sight, self.scale)
-        return Probe(queries, stored.outputs, tolerance, exact, bound + tolerance)
+            return Probe(queries, answer.outputs, tolerance)
+        given, errors = self._given(sequence)
+        exact = given_attention(wide, positions, given, errors, self.part.num_kv_heads, scale, sees_of(self.part))
+        return Probe(queries, answer.outputs, tolerance, exact.outputs, exact.bound + tolerance)
+
+    def _given(self, sequence: int) -> tuple[HeadRows, HeadRows]:
+        """The numbers before they are stored, and how far each may be from what is stored."""
+        length = self.length(sequence)
+        keys, values = self.keys(sequence).between(0, length), self.values(sequence).between(0, length)
+        key_error, value_error = format_bound(self.context.k, keys), format_bound(self.context.v, values)
+        return lambda head: (keys[head], values[head]), lambda head: (key_error[head], value_error[head])
 
     def _queries(self, layer: int, sequence: int) -> Tensor:
         context, positions = self.context, self.context.checked[sequence]
@@ -91,7 +110,7 @@ class KeyValueProof:
         if context.quantized:
             return base * GENTLE
         spans = [self._seen(position, sequence) for position in positions]
-        choices = anchor_choices(spans, f"{context.inputs.seed} {layer} {sequence}")
+        choices = anchor_choices(spans, self.length(sequence), f"{context.inputs.seed} {layer} {sequence}")
         return anchored(base, choices, self.keys(sequence).at, self.scale, [stop - start for start, stop in spans])
 
     def _seen(self, position: int, sequence: int) -> tuple[int, int]:
@@ -155,7 +174,7 @@ class OpenKeyValue:
                 probe = self.proof.probes[layer, sequence]
                 blocks = self._blocks(positions[part], alone, keys, values)
                 found = attend_in_blocks(probe.queries[:, part], blocks, self.proof.scale)
-                self.stored[layer].add(found, probe.expected[:, part], probe.tolerance)
+                self.stored[layer].add(found, probe.expected[:, part], probe.tolerance[:, part])
                 if probe.exact is not None and probe.exact_tolerance is not None:
                     self.exact[layer].add(found, probe.exact[:, part], probe.exact_tolerance[:, part])
 
@@ -194,7 +213,7 @@ def check_rows(tracker: Tracker, cache: RowCache, sequence: int, codec: Codec, h
         part = order[low : low + KEY_BLOCK]
         first, last = int(held.positions[part[0]]), int(held.positions[part[-1]])
         wanted = given.between(first, last + 1)
-        tracker.add(codec.decode(rows[:, part], heads), wanted, codec.bound(wanted), outputs=len(part))
+        tracker.add(expected_numbers(codec, rows[:, part], heads), wanted, format_bound(codec, wanted), outputs=len(part))
 
 
 def query_heads(part: HeadedAttention) -> int:
@@ -220,17 +239,32 @@ def reach_of(part: HeadedAttention, context: Context) -> Reach:
     return Reach(fixed=context.types.encoder_tokens) if isinstance(part, CrossAttention) else ALL
 
 
-def anchor_choices(spans: Sequence[tuple[int, int]], seed: str) -> list[list[int]]:
-    """For each query the first and the last position that it sees, and two between."""
+def sees_of(part: HeadedAttention) -> Sees:
+    """The same for the reference."""
+    return Sees(getattr(part, "window", None), getattr(part, "chunk", None), not isinstance(part, CrossAttention))
+
+
+def anchor_choices(spans: Sequence[tuple[int, int]], length: int, seed: str) -> list[list[int]]:
+    """For each query the first and the last position that it sees, one between, and those next to its sight on both sides.
+
+    A query that hangs on a position outside its sight sees nothing of it; one position too many would show at once.
+    """
     chance = random.Random(seed)  # noqa: S311 - reproducible, no secret
-    return [[start, stop - 1, chance.randrange(start, stop), chance.randrange(start, stop)] for start, stop in spans]
+    found = []
+    for start, stop in spans:
+        outside = [position for position in (start - 1, stop) if 0 <= position < length]
+        found.append([start, stop - 1, chance.randrange(start, stop), *outside])
+    return found
 
 
-def _as_stored(keys: Rows, k: Codec, values: Rows, v: Codec) -> KeyValueBlock:
-    heads = keys.heads
+def stored_heads(keys: tuple[Rows, Codec], values: tuple[Rows, Codec], length: int) -> HeadRows:
+    """One head's rows as they are stored: made anew for plain types, else decoded by the format's definition."""
+    sides = [_heads_of(rows, codec, length) for rows, codec in (keys, values)]
+    return lambda head: (sides[0](head), sides[1](head))
 
-    def block(start: int, stop: int) -> tuple[Tensor, Tensor]:
-        stored_k = k.decode(k.encode(keys.between(start, stop)), heads)
-        return stored_k, v.decode(v.encode(values.between(start, stop)), heads)
 
-    return block
+def _heads_of(rows: Rows, codec: Codec, length: int) -> Callable[[int], Tensor]:
+    if codec.name in PLAIN:
+        return lambda head: rows.head(head, 0, length)
+    whole = expected_numbers(codec, codec.encode(rows.between(0, length)), rows.heads)
+    return lambda head: whole[head]

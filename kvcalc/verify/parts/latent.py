@@ -7,6 +7,7 @@ rows themselves, and applies W_h to the weighted sum of latents: *absorbed* deco
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,24 +20,21 @@ from kvcalc.verify.attention import Visibility
 from kvcalc.verify.codecs import LIMIT
 from kvcalc.verify.inputs import Rows
 from kvcalc.verify.layouts import Maker
-from kvcalc.verify.parts.base import QUERY_SLICE, Context, Tracker, anchored, plain_name
+from kvcalc.verify.parts.base import QUERY_SLICE, Context, Tracker, anchored, expected_numbers, plain_name
 from kvcalc.verify.parts.key_value import OUTPUTS, ROWS, STORED, Probe, anchor_choices, check_rows
-from kvcalc.verify.reference import full_attention
+from kvcalc.verify.reference.attention import Sees, latent_attention
 from kvcalc.verify.results import Measure
-from kvcalc.verify.tolerance import UNIT, attention_tolerance, gamma
 
 UNKNOWN_HEADS, UNKNOWN_WIDTH = 4, 32  # where a file doesn't say: what is kept doesn't depend on them
 
 
 class Weights(NamedTuple):
-    """``up`` U ``[heads, nope, rank]`` and ``out`` W ``[heads, v, rank]``, as they are, wide, and their rows' |sums|."""
+    """``up`` U ``[heads, nope, rank]`` and ``out`` W ``[heads, v, rank]``, as they are and wide."""
 
     up: Tensor
     out: Tensor
     wide_up: Tensor
     wide_out: Tensor
-    up_rows: Tensor
-    out_rows: Tensor
 
 
 class LatentProof:
@@ -55,7 +53,7 @@ class LatentProof:
     def rows(self, sequence: int) -> Rows:
         """The latent rows that are fed."""
         name = plain_name(self.context.k)
-        return self.context.inputs.rows("latent", self.layer, sequence, heads=1, width=self.part.row_width, dtype=name)
+        return self.context.rows(sequence, "latent", self.layer, heads=1, width=self.part.row_width, dtype=name)
 
     def weights(self) -> Weights:
         """One set for all layers of the kind."""
@@ -65,7 +63,7 @@ class LatentProof:
             up = self.context.inputs.uniform("up", shape=(self.heads, self.nope, rank), low=-limit, high=limit)
             out = self.context.inputs.uniform("out", shape=(self.heads, self.v_width, rank), low=-limit, high=limit)
             wide = self.context.wide
-            kept[self.part] = (up, out, up.to(wide), out.to(wide), up.abs().sum(2), out.abs().sum(2))
+            kept[self.part] = (up, out, up.to(wide), out.to(wide))
         return Weights(*kept[self.part])
 
     def keys(self, rows: Tensor, up: Tensor) -> Tensor:
@@ -76,41 +74,26 @@ class LatentProof:
     def prepare(self) -> None:
         """Expanded full attention for every checked query."""
         for sequence in self.context.sequences:
-            for layer in self.queriers:
-                self.probes[layer, sequence] = self._probe(layer, sequence)
+            if self.context.checked[sequence]:
+                given = self.rows(sequence).between(0, self.context.lengths[sequence])
+                stored = expected_numbers(self.context.k, self.context.k.encode(given), 1)[0].to(self.context.wide)
+                for layer in self.queriers:
+                    self.probes[layer, sequence] = self._probe(layer, sequence, stored)
 
-    def _probe(self, layer: int, sequence: int) -> Probe:
-        context, rows, codec, weights = self.context, self.rows(sequence), self.context.k, self.weights()
-        largest = 0.0
-
-        def expanded(start: int, stop: int) -> tuple[Tensor, Tensor]:
-            nonlocal largest
-            stored = codec.decode(codec.encode(rows.between(start, stop)), 1).to(context.wide)
-            values = stored[0, :, : self.part.kv_lora_rank] @ weights.wide_out.transpose(1, 2)
-            largest = max(largest, float(values.abs().max()))
-            return self.keys(stored, weights.wide_up), values
-
-        queries, positions = self._queries(layer, sequence), context.positions(sequence)
-        length = context.lengths[sequence]
-        expected = full_attention(queries.to(context.wide), positions, expanded, length, self.sight, self.scale).outputs
+    def _probe(self, layer: int, sequence: int, stored: Tensor) -> Probe:
+        context, weights, queries = self.context, self.weights(), self._queries(layer, sequence)
+        scale, sees = 1 / math.sqrt(self.nope + self.part.rope_dim), Sees(window=self.part.window)
+        wide, positions = queries.to(context.wide), context.checked[sequence]
+        answer = latent_attention(wide, positions, stored, weights.wide_up, weights.wide_out, scale, sees)
         turned = torch.cat((queries[:, :, : self.nope] @ weights.up, queries[:, :, self.nope :]), dim=2)
-        return Probe(turned, expected, self._tolerance(queries, length, largest))
-
-    def _tolerance(self, queries: Tensor, length: int, largest: float) -> float:
-        """As for keys and values, with the sums over the latent's rank added: |q|·|U|·|c| bounds a score's terms."""
-        weights, rank = self.weights(), self.part.kv_lora_rank
-        size = (queries[:, :, : self.nope].abs() @ weights.up_rows[:, :, None])[:, :, 0]
-        size = (size + queries[:, :, self.nope :].abs().sum(-1)).max() * LIMIT * self.scale
-        score = (gamma(self.nope + self.part.row_width) + 4 * UNIT) * float(size)
-        values = float(weights.out_rows.max()) * LIMIT * (gamma(rank) + gamma(length))
-        return attention_tolerance(score, length, largest, values) * self.context.slack
+        return Probe(turned, answer.outputs, answer.bound * context.slack)
 
     def _queries(self, layer: int, sequence: int) -> Tensor:
         context, positions = self.context, self.context.checked[sequence]
         shape = (self.heads, len(positions), self.nope + self.part.rope_dim)
         base = context.inputs.uniform("q", layer, sequence, shape=shape)
         spans = [(self.sight.first(position), position + 1) for position in positions]
-        choices = anchor_choices(spans, f"{context.inputs.seed} {layer} {sequence}")
+        choices = anchor_choices(spans, context.lengths[sequence], f"{context.inputs.seed} {layer} {sequence}")
         up = self.weights().up
         seen = [stop - start for start, stop in spans]
         return anchored(base, choices, lambda wanted: self.keys(self.rows(sequence).at(wanted), up), self.scale, seen)
@@ -151,7 +134,7 @@ class OpenLatent:
             for layer in self.proof.queriers:
                 probe = self.proof.probes[layer, sequence]
                 found = self._absorbed(probe.queries[:, part], rows[0], seen)
-                self.outputs[layer].add(found, probe.expected[:, part], probe.tolerance)
+                self.outputs[layer].add(found, probe.expected[:, part], probe.tolerance[:, part])
 
     def _absorbed(self, queries: Tensor, rows: Tensor, seen: Tensor | None) -> Tensor:
         """Turned queries, ``[heads, n, rank + rope]``, over the rows themselves; then each head's W."""

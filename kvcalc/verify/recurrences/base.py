@@ -1,4 +1,4 @@
-"""What an update rule is: its inputs, its step over held state, and the same thing for a whole sequence at once."""
+"""What an update rule is: its inputs, its weights, and its step over held state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from torch import Tensor
 
 from kvcalc.core.layers import Recurrent
 from kvcalc.verify.codecs import LIMIT
-from kvcalc.verify.tolerance import UNIT, gamma
 
 Given = Mapping[str, Tensor]
 
@@ -69,24 +68,14 @@ class Rule(Protocol):
     def step(self, x: Given, convs: list[Tensor], states: list[Tensor]) -> Tensor:
         """One token: update windows and states in place, give the output ``[width]``."""
 
-    def compared(self, output: Tensor) -> Tensor:
-        """The part of an output that ``whole`` gives."""
-
-    def whole(self, x: Given, state_unit: float) -> tuple[Tensor, Tensor]:
-        """All tokens at once: outputs and how far a step's may be off, both ``[tokens, width]``."""
-
 
 class Plain:
-    """The usual answers: every state is computed, states start at zero, outputs are compared whole."""
+    """The usual answers: every state is computed, states start at zero."""
 
     exact_states: ClassVar[tuple[int, ...]] = ()
 
     def start(self, states: list[Tensor]) -> None:
         """Zeros, as they were made."""
-
-    def compared(self, output: Tensor) -> Tensor:
-        """All of it."""
-        return output
 
 
 def convolve_step(windows: list[Tensor], column: Tensor, weight: Tensor) -> Tensor:
@@ -102,39 +91,3 @@ def convolve_step(windows: list[Tensor], column: Tensor, weight: Tensor) -> Tens
         window.copy_(columns[:, 1:])
         first = last
     return torch.cat(found)
-
-
-def convolve_all(columns: Tensor, weight: Tensor) -> Tensor:
-    """The same for all tokens: ``[tokens, channels]`` padded with zeros on the left."""
-    kernel = weight.shape[1]
-    padded = torch.cat((columns.new_zeros(kernel - 1, columns.shape[1]), columns))
-    return torch.stack([padded[k : k + len(columns)] * weight[:, k] for k in range(kernel)]).sum(0)
-
-
-def convolution_size(columns: Tensor, weight: Tensor) -> Tensor:
-    """Sum of the magnitudes of a convolution's terms: what its rounding error, and silu's after it, is measured by."""
-    return convolve_all(columns.abs(), weight.abs())
-
-
-def scan(decay: Tensor, given: Tensor) -> Tensor:
-    """h_t = decay_t·h_(t-1) + given_t along the first axis, in log2(tokens) doublings instead of steps."""
-    shift = 1
-    while shift < len(given):
-        given = torch.cat((given[:shift], given[shift:] + decay[shift:] * given[:-shift]))
-        decay = torch.cat((decay[:shift], decay[shift:] * decay[:-shift]))
-        shift *= 2
-    return given
-
-
-def lags(tokens: int, like: Tensor) -> Tensor:
-    """``[t, s]``: t - s + 1 where s ≤ t, else 0: how many updates a token's share of the state has been through."""
-    t = torch.arange(tokens, device=like.device)
-    return (t[:, None] - t[None, :] + 1).clamp(min=0).to(like.dtype)
-
-
-def term_error(tokens: int, width: int, state_unit: float, like: Tensor) -> Tensor:
-    """``[t, s]``: the relative error of token s's share in output t.
-
-    gamma(width) for sums and products within a step, and for each update since 6 roundings of float32 and the storing.
-    """
-    return gamma(width + 16) + lags(tokens, like) * (6 * UNIT + state_unit)

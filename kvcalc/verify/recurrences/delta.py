@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 from kvcalc.core.layers import Recurrent
-from kvcalc.verify.recurrences.base import Draw, Given, Plain, convolution_size, convolve_all, convolve_step
-from kvcalc.verify.tolerance import UNIT, gamma
+from kvcalc.verify.recurrences.base import Draw, Given, Plain, convolve_step
 
 EPSILON = 1e-6  # under the root of a norm
 
@@ -29,7 +28,7 @@ class DeltaRule(Plain):
     k_heads: int
     kernel: int
     vector_decay: bool
-    what: str = "delta rule steps against the whole sequence (triangular solve)"
+    what: str = "delta rule steps against the definition"
 
     @classmethod
     def of(cls, part: Recurrent, vector_decay: bool) -> Self | None:
@@ -81,38 +80,6 @@ class DeltaRule(Plain):
         states[0].copy_(state)
         output: Tensor = (state @ q[:, :, None]).flatten() * self.k_width**-0.5
         return output
-
-    def whole(self, x: Given, state_unit: float) -> tuple[Tensor, Tensor]:
-        """(I + tril(β·K·Kᵀ ∘ decay))·U = β·V, then O = tril(Q·Kᵀ ∘ decay)·U, a head."""
-        weight, tokens = x["conv"].view(self.channels, -1), len(x["x"])
-        raw = self._split(silu(convolve_all(x["x"], weight)))
-        size = self._split(convolution_size(x["x"], weight))
-        q, k, v = (part.transpose(0, 1) for part in (_unit(raw[0]), _unit(raw[1]), raw[2]))  # [heads, tokens, …]
-        total = torch.cumsum(x["log_decay"].view(tokens, self.v_heads, -1), 0).transpose(0, 1)
-        beta = x["beta"].T[:, :, None]
-        faded = (k * torch.exp(-total)).transpose(1, 2)
-        mixing = (beta * (k * torch.exp(total)) @ faded).tril(-1)
-        updates = torch.linalg.solve_triangular(mixing, beta * v, upper=False, unitriangular=True)
-        outputs = ((q * torch.exp(total)) @ faded).tril() @ updates * self.k_width**-0.5
-        tolerance = self._tolerance(updates, total, raw, size, state_unit)
-        return outputs.transpose(0, 1).flatten(1), tolerance.transpose(0, 1).flatten(1)
-
-    def _tolerance(
-        self, updates: Tensor, total: Tensor, raw: tuple[Tensor, ...], size: tuple[Tensor, ...], unit: float
-    ) -> Tensor:
-        """Each row of S shrinks under decay and under I - β·k·kᵀ, so errors add up, fading as the state does.
-
-        A step errs by (gamma of its sums + what its inputs err by) times the row's length and its value; the row's length
-        is at most the faded sum of its updates. The 4 counts the four products that a step makes with q, k or v.
-        """
-        slowest = total.amax(2)  # [heads, tokens]
-        fading = torch.exp((slowest[:, :, None] - slowest[:, None, :]).clamp(max=0)).tril()
-        value = size[2].transpose(0, 1).cummax(1).values
-        row = (fading @ updates.abs()).cummax(1).values + value
-        stretch = max(float((s.norm(dim=-1) / r.norm(dim=-1)).max()) for s, r in zip(size[:2], raw[:2], strict=True))
-        local = 4 * (gamma(self.k_width + 24) + (1 + stretch) * gamma(self.k_width + self.kernel + 24)) + unit + 2 * UNIT
-        tolerance: Tensor = fading.sum(2, keepdim=True) * row * local * self.k_width**-0.5
-        return tolerance
 
 
 class GatedDeltaNet(DeltaRule):

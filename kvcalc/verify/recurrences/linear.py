@@ -12,12 +12,8 @@ from kvcalc.verify.recurrences.base import (
     Draw,
     Given,
     Plain,
-    convolution_size,
-    convolve_all,
     convolve_step,
-    term_error,
 )
-from kvcalc.verify.tolerance import UNIT, gamma
 
 
 @dataclass(frozen=True)
@@ -26,7 +22,7 @@ class ShortConv(Plain):
 
     channels: int
     kernel: int
-    what: str = "short convolution steps against the whole sequence"
+    what: str = "short convolution steps against the definition"
 
     @classmethod
     def fitting(cls, part: Recurrent) -> ShortConv | None:
@@ -47,12 +43,6 @@ class ShortConv(Plain):
         """One token."""
         return x["c"] * convolve_step(convs, x["x"], x["conv"].view(self.channels, -1))
 
-    def whole(self, x: Given, state_unit: float) -> tuple[Tensor, Tensor]:  # noqa: ARG002 - it has none
-        """The padded convolution."""
-        weight = x["conv"].view(self.channels, -1)
-        size = x["c"].abs() * convolution_size(x["x"], weight)
-        return x["c"] * convolve_all(x["x"], weight), gamma(self.kernel + 2) * size
-
 
 @dataclass(frozen=True)
 class Lightning(Plain):
@@ -60,7 +50,7 @@ class Lightning(Plain):
 
     heads: int
     width: int
-    what: str = "lightning attention steps against the whole sequence (masked product)"
+    what: str = "lightning attention steps against the definition"
 
     @classmethod
     def fitting(cls, part: Recurrent) -> Lightning | None:
@@ -87,18 +77,6 @@ class Lightning(Plain):
         states[0].copy_(state)
         return (state @ q[:, :, None]).flatten()
 
-    def whole(self, x: Given, state_unit: float) -> tuple[Tensor, Tensor]:
-        """O = (decay ∘ Q·Kᵀ)·V a head, and the same of magnitudes."""
-        tokens = len(x["q"])
-        q, k, v = (x[name].view(tokens, self.heads, self.width).transpose(0, 1) for name in ("q", "k", "v"))
-        steps = torch.arange(tokens, device=q.device)
-        age = (steps[:, None] - steps[None, :]).clamp(min=0).to(q.dtype)
-        decay = torch.exp(x["log_decay"][:, None, None] * age).tril()
-        outputs = (decay * (q @ k.transpose(1, 2))) @ v
-        error = term_error(tokens, self.width, state_unit, q)
-        tolerance = (decay * error * (q.abs() @ k.abs().transpose(1, 2))) @ v.abs()
-        return outputs.transpose(0, 1).flatten(1), tolerance.transpose(0, 1).flatten(1)
-
 
 @dataclass(frozen=True)
 class MatrixMemory(Plain):
@@ -110,7 +88,7 @@ class MatrixMemory(Plain):
     heads: int
     k_width: int
     v_width: int
-    what: str = "xLSTM steps against the whole sequence (masked product)"
+    what: str = "xLSTM steps against the definition"
 
     @classmethod
     def fitting(cls, part: Recurrent) -> MatrixMemory | None:
@@ -145,18 +123,3 @@ class MatrixMemory(Plain):
             state.copy_(now)
         weight = torch.maximum((row * q).sum(1).abs(), torch.exp(-largest))
         return ((q[:, None] @ matrix)[:, 0] / weight[:, None]).flatten()
-
-    def whole(self, x: Given, state_unit: float) -> tuple[Tensor, Tensor]:
-        """Numerator and denominator as masked products a head; the error of a quotient is that of both."""
-        tokens = len(x["q"])
-        q, k, v = (x[name].view(tokens, self.heads, -1).transpose(0, 1) for name in ("q", "k", "v"))
-        kept = torch.cumsum(x["f"], 0).T
-        gate = torch.exp((kept[:, :, None] - kept[:, None, :] + x["i"].T[:, None, :]).tril()).tril()
-        scores, size = gate * (q @ k.transpose(1, 2)), gate * (q.abs() @ k.abs().transpose(1, 2))
-        total = scores.sum(2, keepdim=True)
-        weight = total.abs().clamp(min=1)
-        outputs = scores @ v / weight
-        error = term_error(tokens, self.k_width + 8, state_unit, q) + 8 * UNIT * tokens
-        off = size * error
-        tolerance = (off @ v.abs() + outputs.abs() * off.sum(2, keepdim=True)) / weight * 2
-        return outputs.transpose(0, 1).flatten(1), tolerance.transpose(0, 1).flatten(1)

@@ -13,13 +13,8 @@ from kvcalc.verify.recurrences.base import (
     Draw,
     Given,
     Plain,
-    convolution_size,
-    convolve_all,
     convolve_step,
-    scan,
-    term_error,
 )
-from kvcalc.verify.tolerance import UNIT, gamma
 
 CHANNELS = 256  # whose whole-sequence form is made: channels don't meet, and all of them are stepped
 
@@ -31,7 +26,7 @@ class Mamba(Plain):
     inner: int
     states: int
     kernel: int
-    what: str = "Mamba steps against the whole sequence (scan)"
+    what: str = "Mamba steps against the definition"
 
     @classmethod
     def fitting(cls, part: Recurrent) -> Mamba | None:
@@ -64,28 +59,6 @@ class Mamba(Plain):
         states[0].copy_(h)
         return h @ x["C"]
 
-    def compared(self, output: Tensor) -> Tensor:
-        """Evenly chosen channels."""
-        return output[some_channels(self.inner, output)]
-
-    def whole(self, x: Given, state_unit: float) -> tuple[Tensor, Tensor]:
-        """A scan, and a scan of magnitudes beside it."""
-        some = some_channels(self.inner, x["x"])
-        columns, conv = x["x"][:, some], x["conv"].view(self.inner, -1)[some]
-        delta, decay_rate = x["delta"][:, some], x["A"].view(self.inner, -1)[some]
-        decay = torch.exp(delta[:, :, None] * decay_rate)
-        u, size = silu(convolve_all(columns, conv)), convolution_size(columns, conv)
-        h = scan(decay, (delta * u)[:, :, None] * x["B"][:, None])
-        outputs = torch.einsum("tin,tn->ti", h, x["C"])
-        held = scan(decay, (delta * size)[:, :, None] * x["B"].abs()[:, None])
-        error = scan(decay, held * (8 * UNIT + state_unit)) + held * gamma(self.kernel + self.states + 16)
-        return outputs, torch.einsum("tin,tn->ti", error, x["C"].abs())
-
-
-def some_channels(inner: int, like: Tensor) -> Tensor:
-    """At most ``CHANNELS`` of them, the first and the last among them."""
-    return torch.linspace(0, inner - 1, min(inner, CHANNELS), device=like.device).round().long()
-
 
 @dataclass(frozen=True)
 class Mamba2(Plain):
@@ -96,7 +69,7 @@ class Mamba2(Plain):
     states: int
     groups: int
     kernel: int
-    what: str = "Mamba-2 steps against the whole sequence (masked product)"
+    what: str = "Mamba-2 steps against the definition"
 
     @classmethod
     def fitting(cls, part: Recurrent) -> Mamba2 | None:
@@ -139,20 +112,6 @@ class Mamba2(Plain):
         states[0].copy_(h)
         return (h @ c[:, :, None]).flatten()
 
-    def whole(self, x: Given, state_unit: float) -> tuple[Tensor, Tensor]:
-        """Y = (decay ∘ C·Bᵀ)·(Δ·X) a head, and the same of magnitudes."""
-        weight = x["conv"].view(self.channels, -1)
-        tokens = len(x["x"])
-        total = torch.cumsum(x["delta"] * x["a"], 0).T  # [heads, tokens]
-        decay = torch.exp((total[:, :, None] - total[:, None, :]).tril()).tril()
-        found = []
-        for u in (silu(convolve_all(x["x"], weight)), convolution_size(x["x"], weight)):
-            values, b, c = (part.transpose(0, 1) for part in self._split(u))
-            found.append((decay * (c @ b.transpose(1, 2)), x["delta"].T[:, :, None] * values))
-        error = term_error(tokens, self.kernel + self.states, state_unit, decay)
-        outputs, tolerance = found[0][0] @ found[0][1], (found[1][0] * error * 3) @ found[1][1]
-        return outputs.transpose(0, 1).flatten(1), tolerance.transpose(0, 1).flatten(1)
-
 
 @dataclass(frozen=True)
 class RgLru(Plain):
@@ -160,7 +119,7 @@ class RgLru(Plain):
 
     width: int
     kernel: int
-    what: str = "RG-LRU steps against the whole sequence (scan)"
+    what: str = "RG-LRU steps against the definition"
 
     @classmethod
     def fitting(cls, part: Recurrent) -> RgLru | None:
@@ -185,11 +144,3 @@ class RgLru(Plain):
         h = x["a"] * states[0].float() + torch.sqrt(1 - x["a"] * x["a"]) * x["i"] * u
         states[0].copy_(h)
         return h
-
-    def whole(self, x: Given, state_unit: float) -> tuple[Tensor, Tensor]:
-        """A scan, and a scan of magnitudes beside it."""
-        weight, gate = x["conv"].view(self.width, -1), torch.sqrt(1 - x["a"] * x["a"]) * x["i"]
-        outputs = scan(x["a"], gate * convolve_all(x["x"], weight))
-        held = scan(x["a"], gate * convolution_size(x["x"], weight))
-        # √(1 - a²) near a = 0.98 multiplies the rounding of 1 - a² by about 1 / (2·(1 - a²)) < 13
-        return outputs, scan(x["a"], held * (4 * UNIT + state_unit)) + held * gamma(self.kernel + 48)

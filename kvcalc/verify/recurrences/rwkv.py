@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 
 from kvcalc.core.layers import Recurrent
-from kvcalc.verify.codecs import LIMIT
-from kvcalc.verify.recurrences.base import Draw, Given, Plain, term_error
-from kvcalc.verify.tolerance import UNIT, gamma
+from kvcalc.verify.recurrences.base import Draw, Given, Plain
 
 MIXES = ("r", "k", "v", "channel")
 
@@ -22,16 +20,6 @@ def shift_step(x: Given, last: Tensor) -> dict[str, Tensor]:
     mixed = {name: torch.lerp(before[(name == "channel" and 1) or 0], _own(x, name), x[f"mix_{name}"]) for name in MIXES}
     last[0].copy_(x["x"])
     last[1].copy_(x["z"])
-    return mixed
-
-
-def shift_all(x: Given) -> dict[str, Tensor]:
-    """The same for all tokens; the first is mixed with zeros."""
-    mixed = {}
-    for name in MIXES:
-        own = _own(x, name)
-        before = torch.cat((torch.zeros_like(own[:1]), own[:-1]))
-        mixed[name] = before + (own - before) * x[f"mix_{name}"]
     return mixed
 
 
@@ -59,7 +47,7 @@ class RwkvMatrix(TokenShift):
 
     heads: int
     size: int
-    what: str = "RWKV steps against the whole sequence (masked product)"
+    what: str = "RWKV steps against the definition"
 
     @classmethod
     def fitting(cls, part: Recurrent) -> RwkvMatrix | None:
@@ -93,31 +81,13 @@ class RwkvMatrix(TokenShift):
     def _parts(self, mixed: dict[str, Tensor], x: Given) -> tuple[Tensor, ...]:
         return mixed["r"], mixed["k"], mixed["v"], x["u"], x["log_decay"]
 
-    def whole(self, x: Given, state_unit: float) -> tuple[Tensor, Tensor]:
-        """O = tril(R·decay^(t-1-s)·Kᵀ, -1)·V + (r·u·k)·v a head, and the same of magnitudes."""
-        mixed, tokens = shift_all(x), len(x["x"])
-        r, k, v = (mixed[name].view(tokens, self.heads, self.size).transpose(0, 1) for name in ("r", "k", "v"))
-        u, log_decay = (x[name].view(self.heads, 1, self.size) for name in ("u", "log_decay"))
-        steps = torch.arange(tokens, device=r.device, dtype=r.dtype)[None, :, None]
-        early, late = torch.exp(log_decay * (steps - 1)), torch.exp(-log_decay * steps)
-        now = (r * u * k).sum(2)
-        scores = ((r * early) @ (k * late).transpose(1, 2)).tril(-1) + torch.diag_embed(now)
-        size = ((r.abs() * early) @ (k.abs() * late).transpose(1, 2)).tril(-1) + torch.diag_embed((r * u * k).abs().sum(2))
-        error = term_error(tokens, self.size + 24, state_unit, r)
-        # a mixed input errs by a few roundings of its two terms, LIMIT at most each
-        tolerance = (size * error) @ v.abs() + gamma(32) * 3 * LIMIT * (size.sum(2, keepdim=True) + self.size * LIMIT)
-        outputs = (scores @ v).transpose(0, 1).flatten(1)
-        tolerance = tolerance.transpose(0, 1).flatten(1)
-        channel = torch.full_like(mixed["channel"], gamma(4) * 3 * LIMIT)
-        return torch.cat((outputs, mixed["channel"]), dim=1), torch.cat((tolerance, channel), dim=1)
-
 
 @dataclass(frozen=True)
 class Rwkv4(TokenShift):
     """A decayed average of values weighted by exp(k), kept as numerator, denominator and running maximum."""
 
     width: int
-    what: str = "RWKV-4 steps against the whole sequence (weighted average)"
+    what: str = "RWKV-4 steps against the definition"
 
     @classmethod
     def fitting(cls, part: Recurrent) -> Rwkv4 | None:
@@ -151,26 +121,6 @@ class Rwkv4(TokenShift):
         old, new = torch.exp(top + x["log_decay"] - largest), torch.exp(k - largest)
         states[1].copy_(torch.stack((old * above + new * v, old * below + new, largest)))
         return torch.cat((output * torch.sigmoid(mixed["r"]), mixed["channel"]))
-
-    def whole(self, x: Given, state_unit: float) -> tuple[Tensor, Tensor]:
-        """For each token a softmax over all before it, decayed, and itself with the bonus."""
-        mixed, tokens = shift_all(x), len(x["x"])
-        steps = torch.arange(tokens, device=x["x"].device)
-        average = torch.stack([self._average(mixed, x, steps[: t + 1]) for t in range(tokens)])
-        outputs = average * torch.sigmoid(mixed["r"])
-        # each exponent is made in up to t steps of a maximum of size ≤ 2·LIMIT + t/2; weights err by twice that
-        exponent_error = (steps + 8).to(x["x"].dtype) * (4 * LIMIT + tokens / 2) * UNIT + (steps + 1) * (
-            8 * UNIT + state_unit * 8
-        )
-        tolerance = (4 * LIMIT * exponent_error + gamma(32) * 3 * LIMIT)[:, None].expand_as(outputs)
-        channel = torch.full_like(mixed["channel"], gamma(4) * 3 * LIMIT)
-        return torch.cat((outputs, mixed["channel"]), dim=1), torch.cat((tolerance, channel), dim=1)
-
-    def _average(self, mixed: dict[str, Tensor], x: Given, steps: Tensor) -> Tensor:
-        age = (len(steps) - 2 - steps[:-1]).to(x["x"].dtype)[:, None]
-        before = x["log_decay"] * age + mixed["k"][: len(steps) - 1]
-        exponent = torch.cat((before, (x["u"] + mixed["k"][len(steps) - 1])[None]))
-        return (exponent.softmax(0) * mixed["v"][: len(steps)]).sum(0)
 
 
 def _weighted(above: Tensor, below: Tensor, top: Tensor, exponent: Tensor, v: Tensor) -> Tensor:
