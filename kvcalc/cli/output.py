@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from kvcalc.cli.streams import ascii_only, silence
 from kvcalc.errors import ExitCode, KvcalcError
+from kvcalc.escapes import visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -18,14 +19,14 @@ PIPE_WIDTH = 120  # a table that goes to a file or a pipe isn't folded to 80
 
 def console(stderr: bool = False, stream: TextIO | None = None) -> Console:
     """A console on the stream as it is now (tests and callers replace it)."""
-    from rich.console import Console
+    from kvcalc.reports.safe_console import SafeConsole
 
     stream = stream or (sys.stderr if stderr else sys.stdout)
     terminal = hasattr(stream, "isatty") and stream.isatty()
     width = None if terminal else PIPE_WIDTH
 
     # No markup: a file's own words may hold brackets, and are shown as they are.
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
+    return SafeConsole(file=stream, width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
 
 
 def show(*items: RenderableType) -> None:
@@ -41,7 +42,8 @@ def show(*items: RenderableType) -> None:
 
 def write_json(document: Mapping[str, object]) -> None:
     """One JSON document on stdout."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=ascii_only(sys.stdout), allow_nan=False) + "\n")
+    text = json.dumps(document, indent=2, ensure_ascii=ascii_only(sys.stdout), allow_nan=False)
+    sys.stdout.write(visible_json(text) + "\n")
 
 
 def warn(text: str) -> None:

@@ -23,6 +23,7 @@ from kvcalc.cli.request_args import MAX_AXIS, engine_and_request, type_axis
 from kvcalc.engines.estimate import Estimate, attempt, counted
 from kvcalc.engines.sweep import Cell, Grid, Refused, cells, size_of
 from kvcalc.errors import UsageError
+from kvcalc.escapes import text_cell
 from kvcalc.units import parse_bytes, parse_counts
 
 EXAMPLES = (
@@ -65,6 +66,8 @@ def command(
     check_targets(drawing, writing.force)
     budget = parse_bytes(memory) if memory is not None else None
     grid = replace(_grid(many, naming, types, rules, tokens, batch), memory=budget)
+    if form is Format.csv and not showing.json:  # a spreadsheet takes what starts like a formula for one
+        grid = replace(grid, models=tuple(replace(model, name=text_cell(model.name)) for model in grid.models))
     found = _checked(grid)
     if (writing.output is not None and sys.stderr.isatty()) or progress.watched():
         found = progress.tracked(found, size_of(grid), "cells")
@@ -159,7 +162,7 @@ def _stream(writing: Writing) -> Iterator[TextIO]:
     from kvcalc.reports.files import atomic_file
 
     with atomic_file(writing.output, force=writing.force) as raw:
-        text = TextIOWrapper(raw, encoding="utf-8", newline="\n")
+        text = TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", newline="\n")
         yield text
         text.flush()
         text.detach()

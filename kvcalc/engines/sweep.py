@@ -12,6 +12,7 @@ from kvcalc.engines.base import Engine, Plan
 from kvcalc.engines.fit import check_memory_options, over_cap
 from kvcalc.engines.requests import resolve_types
 from kvcalc.errors import ConfigError, KvcalcError, UnsupportedError, UsageError
+from kvcalc.escapes import visible
 
 
 class Cell(NamedTuple):
@@ -72,7 +73,7 @@ def _cells_of(grid: Grid, model: Model, request: Request) -> Iterator[Cell]:
         yield from _all_refused(grid, model, request, problem)
         return
     judge = _judge(plan)
-    name, (k_name, v_name), limit, budget = model.name, names, model.max_tokens or 2**63, grid.memory
+    name, (k_name, v_name), limit, budget = visible(model.name), names, model.max_tokens or 2**63, grid.memory
     for batch in grid.batches:
         for tokens in grid.lengths():
             try:
@@ -105,7 +106,7 @@ def _all_refused(grid: Grid, model: Model, request: Request, problem: KvcalcErro
     k_name, v_name = (side.name if side else own for side in (request.k_dtype, request.v_dtype))
     for batch in grid.batches:
         for tokens in grid.lengths():
-            yield _refused(Cell(model.name, k_name, v_name, batch, tokens, None, tokens > limit, None, None), problem)
+            yield _refused(Cell(visible(model.name), k_name, v_name, batch, tokens, None, tokens > limit, None, None), problem)
 
 
 def _refused(cell: Cell, problem: KvcalcError) -> Refused:

@@ -23,7 +23,7 @@ _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY
 def write_file(path: Path, content: str | bytes, *, force: bool = False) -> None:
     """Write ``content`` to ``path``. Raises UsageError when the file exists and ``force`` isn't set, OutputError."""
     with atomic_file(path, force=force) as stream:
-        stream.write(content.encode("utf-8") if isinstance(content, str) else content)
+        stream.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
 
 
 @contextmanager

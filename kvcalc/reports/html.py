@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from html import escape
+from html import escape as html_escape
 from importlib.resources import files
 
 from kvcalc import __version__
@@ -20,6 +20,7 @@ from kvcalc.core.layers import Layer, kind_of, runs
 from kvcalc.engines.estimate import Estimate
 from kvcalc.engines.requests import counted_layers, resolve_request
 from kvcalc.errors import KvcalcError
+from kvcalc.escapes import visible, visible_json
 from kvcalc.reports.pictures import by_kind, kind_name
 from kvcalc.reports.to_json import Document
 from kvcalc.units import format_bytes
@@ -48,6 +49,20 @@ def page(found: Sequence[Estimate], lengths: Iterable[int] = (), budget: int | N
         "models": [_model(each, steps, batches, formula) for each in shown],
     }
     return _filled(shown, data)
+
+
+def escape(text: str) -> str:
+    """Text from outside in a page: no markup, and nothing that turns the writing around."""
+    return html_escape(visible(text))
+
+
+def _shown(data: object) -> object:
+    """The page's data, each text of it made visible."""
+    if isinstance(data, Mapping):
+        return {key: _shown(held) for key, held in data.items()}
+    if isinstance(data, list):
+        return [_shown(held) for held in data]
+    return visible(data) if isinstance(data, str) else data
 
 
 def _number(found: Estimate, name: str) -> int:
@@ -141,7 +156,9 @@ def _filled(found: Sequence[Estimate], data: Document) -> str:
         "CSS": (folder / "page.css").read_text(encoding="utf-8"),
         "JS": (folder / "page.js").read_text(encoding="utf-8"),
         # inside a script element only "<" could end it early
-        "DATA": json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
+        "DATA": visible_json(json.dumps(_shown(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))).replace(
+            "<", "\\u003c"
+        ),
     }
     return re.sub(r"@([A-Z]+)@", lambda name: parts[name[1]], text)
 

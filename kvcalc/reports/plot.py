@@ -9,11 +9,12 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvcalc.errors import MissingExtraError, UsageError
+from kvcalc.escapes import visible
 from kvcalc.reports.pictures import Bars, Chart, Picture, budget_text
 from kvcalc.units import format_bytes, format_count
 
@@ -62,7 +63,7 @@ def check_suffix(path: Path) -> str:
 
 def draw(chart: Chart, suffix: str, theme: str = "light") -> bytes:
     """The picture's file. Raises MissingExtraError without matplotlib."""
-    style = THEMES[theme]
+    style, chart = THEMES[theme], _made_visible(chart)
     with _matplotlib(style):
         from matplotlib.figure import Figure
 
@@ -81,6 +82,17 @@ def draw(chart: Chart, suffix: str, theme: str = "light") -> bytes:
         note = ", ".join(part for part in ("kvcalc", chart.note) if part)
         figure.supxlabel(note, x=0.99, ha="right", fontsize=8, alpha=0.8)
         return _saved(figure, suffix)
+
+
+def _made_visible(held: Any) -> Any:
+    """The same chart, each text of it without characters that a font lacks or that turn the writing around."""
+    if isinstance(held, str):
+        return visible(held)
+    if isinstance(held, tuple):
+        return tuple(map(_made_visible, held))
+    if is_dataclass(held) and not isinstance(held, type):
+        return replace(held, **{each.name: _made_visible(getattr(held, each.name)) for each in fields(held)})
+    return held
 
 
 def _settings(style: Theme) -> dict[str, Any]:

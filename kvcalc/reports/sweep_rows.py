@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from rich.text import Text
 
 from kvcalc.engines.sweep import Cell, Refused
+from kvcalc.escapes import visible_json
 from kvcalc.reports.to_json import Document, error_part
 from kvcalc.reports.to_table import bar, plain_table
 from kvcalc.units import format_bytes
@@ -57,10 +58,11 @@ def _word(value: object) -> str:
 
 def write_json(head: Document, cells: Iterable[Cell], stream: TextIO) -> None:
     """The envelope, with ``cells`` written one a line as they come."""
-    opening = json.dumps(head, indent=2, ensure_ascii=False)[:-2]
+    opening = visible_json(json.dumps(head, indent=2, ensure_ascii=False))[:-2]
     stream.write(f'{opening},\n  "cells": [')
     stream.writelines(
-        f"{',' if index else ''}\n    {json.dumps(_object(cell), ensure_ascii=False)}" for index, cell in enumerate(cells)
+        f"{',' if index else ''}\n    {visible_json(json.dumps(_object(cell), ensure_ascii=False))}"
+        for index, cell in enumerate(cells)
     )
     stream.write("\n  ]\n}\n")
 

@@ -110,6 +110,6 @@ def test_what_a_window_keeps_is_shown() -> None:
 
 
 def test_what_a_rotating_cache_keeps_is_shown() -> None:
-    kept = found("llama-8b", "mlx-lm", "max-kv-size=100", tokens=4096)
+    kept = found("qwen3-0.6b", "mlx-lm", "max-kv-size=100", tokens=4096)
     assert [run.positions for run in kept.tally.layers] == [100]
     assert "held_bytes" not in shown(estimate_view(kept), 120)
