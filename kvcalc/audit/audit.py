@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from kvcalc.audit.findings import Audited, Finding
 from kvcalc.audit.llamacpp import audit_llamacpp
+from kvcalc.audit.ollama import audit_ollama
 from kvcalc.audit.pools import audit_pools
 from kvcalc.audit.settings import Given, Settings
 from kvcalc.audit.vllm import audit_vllm
 from kvcalc.core.log_facts import Load
 from kvcalc.core.model import Model
 
-_AUDITORS = {"llama.cpp": audit_llamacpp, "vllm": audit_vllm}
+_AUDITORS = {"llama.cpp": audit_llamacpp, "vllm": audit_vllm, "ollama": audit_ollama}
 NAME_IT = "name the model: kvcalc audit LOG MODEL (a preset, --config, --gguf, or --layers --kv-heads --head-dim)"
 
 

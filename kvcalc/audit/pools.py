@@ -1,4 +1,4 @@
-"""SGLang, TensorRT-LLM, LMCache and ollama: lines that state tokens and bytes, so that bytes = tokens × bytes a token.
+"""SGLang, TensorRT-LLM and LMCache: lines that state tokens and bytes, so that bytes = tokens × bytes a token.
 
 SGLang's buffers hold one page more than the pool's tokens (``mem_cache/memory_pool.py``); it prints GB and means GiB,
 and so does LMCache. A rank holds its share of the heads, one at least, and the whole of a latent.
@@ -154,43 +154,6 @@ def _stored(pool: _Pool) -> list[Finding]:
     return pool.check("total_gib", f"{tokens:,} tokens stored", tokens * pool.bytes_of(pool.main), pool.main)
 
 
-def _estimate(pool: _Pool) -> list[Finding]:
-    """The estimate of ollama for one cache, or the sum of its devices' caches."""
-    cells = pool.settings.number("KvSize", "ctx-size")
-    figures = [value for name, value in pool.statement.values.items() if isinstance(value, Figure) and name != "layers"]
-    low, high = total_of(figures)
-    what = "cache" if len(figures) == 1 else f"cache on {len(figures)} devices"
-    text = " + ".join(figure_text(each) for each in figures)
-    if not pool.kept or not cells:
-        why = NO_SHAPE if not pool.kept else "the log doesn't state the context: give it from where the runner starts"
-        return [finding(pool.statement, text, low, high, what, None, why)]
-    predicted = sum(_ollama_layer(pool, each, cells) for each in pool.main)
-    expected = Range(predicted, predicted)
-    why = "" if expected.meets(low, high) else _ollama_why(pool, low, high, predicted, cells)
-    return [finding(pool.statement, text, low, high, what, expected, why)]
-
-
-def _ollama_layer(pool: _Pool, kept: Kept, cells: int) -> int:
-    window = windows_of(pool.model).get(kept.layer)
-    rows = cells
-    if kept.kind == "window" and window:
-        batch = pool.settings.number("BatchSize", "batch-size") or 512
-        rows = min(cells, round_up(window * (pool.settings.number("Parallel", "parallel") or 1) + batch, 256))
-    return rows * pool.bytes_of((kept,))
-
-
-def _ollama_why(pool: _Pool, low: int, high: int, predicted: int, cells: int) -> str:
-    whole = cells * pool.bytes_of(pool.main)
-    if low <= whole <= high:
-        return "every layer is counted at the whole context: ollama's estimate leaves windows out"
-    guesses = layer_guesses(len(pool.main), pool.kept) + common_guesses() + dtype_guesses(pool.dtype(), pool.main[0].keys)
-    ratio = high / predicted if predicted else 0
-    return (
-        explain(low, high, predicted, guesses)
-        or f"another model, or a cache missing: the line is {ratio:.3g} times the prediction"
-    )
-
-
 _RULES: dict[tuple[str, str], Callable[[_Pool], list[Finding]]] = {
     ("sglang", "pool"): _sglang_pool,
     ("sglang", "swa_pool"): _sglang_swa,
@@ -199,6 +162,4 @@ _RULES: dict[tuple[str, str], Callable[[_Pool], list[Finding]]] = {
     ("tensorrt-llm", "bytes"): _paged,
     ("tensorrt-llm", "blocks"): _blocks,
     ("lmcache", "stored"): _stored,
-    ("ollama", "estimate"): _estimate,
-    ("ollama", "device"): _estimate,
 }

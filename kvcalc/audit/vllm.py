@@ -25,7 +25,7 @@ from kvcalc.errors import KvcalcError
 MANY_BLOCKS = 10**6  # enough that the tokens of a block are told to six digits
 SWAP_GIB = 4  # --swap-space of the releases that printed CPU blocks
 NO_MEMORY = "the log doesn't state the memory for the cache: add -o available-bytes=…, or give the log from the start on"
-OTHER_WAYS = ("", "0.25.0", "0.20.0")  # releases whose rules differ from one another
+OTHER_WAYS = ("", "0.32.0", "0.25.0", "0.20.0")  # releases whose rules differ from one another
 Rule = Callable[[Run, Statement], list[Finding]]
 
 
@@ -57,7 +57,7 @@ def _findings(run: Run) -> list[Finding]:
 def _tell(run: Run, settings: Settings) -> None:
     """Which release's rules these are."""
     rules = rules_of(run.way.release)
-    settings.rules = rules.said if rules else f"{find_engine('vllm').releases.newest}, as {run.way.release} counts"
+    settings.rules = rules.said if rules else f"{find_engine('vllm').releases.known[0]}, as {run.way.release} counts"
 
 
 def _taken(way: Way) -> str:
@@ -190,7 +190,7 @@ def _concurrency(run: Run, statement: Statement) -> list[Finding]:
     if isinstance(concurrency := report.get("max_concurrency"), float):
         expected: Range | None = Range(int(concurrency * RATIO), int(concurrency * RATIO) + 1)
         restates = run.load.of_kind("blocks")[0].line
-    elif tokens is not None and not (run.era.tokens_by_blocks and _hybrid(run)):
+    elif tokens is not None and not (run.by_blocks and _hybrid(run)):
         expected, restates = Range(tokens * RATIO // length, (tokens + 1) * RATIO // length), line
     elif blocks:
         expected, restates = _by_blocks(run, blocks, length), run.load.of_kind("blocks")[0].line

@@ -62,10 +62,11 @@ _ONE_STEP = ("async-scheduling=false",)  # a window is held with the tokens of o
 _OPT_IN = ("enable-prefix-caching=false",)
 ERAS = (
     Era("0.0.0", _ONE_STEP, _OPT_IN, tokens_by_blocks=True),
-    Era("0.21.0", _ONE_STEP, _OPT_IN),
+    Era("0.20.1", _ONE_STEP, _OPT_IN),
     Era("0.26.0"),
 )
-ONE_LINE, TWO_LINES = ("", "0.28.0"), ("0.25.0", "0.20.0", "", "0.10.2")
+ONE_LINE = ("", "0.32.0", "0.28.0", "0.26.0")  # releases that count otherwise, and print their figures alike
+TWO_LINES = ("0.25.0", "0.26.0", "0.20.0", "0.10.2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,14 @@ class Run:
     def own_rules(self) -> bool:
         """Whether the engine answers for the release."""
         return rules_of(self.way.release) is not None
+
+    @property
+    def by_blocks(self) -> bool:
+        """Whether tokens are counted by blocks, so that the concurrency is a figure of its own."""
+        rules, change = rules_of(self.way.release), "tokens_by_concurrency"
+        if rules is None:
+            return self.era.tokens_by_blocks
+        return change not in rules and any(each.name == change for each in find_engine("vllm").releases.changes)
 
     @property
     def per_rank(self) -> bool:
@@ -159,7 +168,8 @@ class Run:
     def _release(self) -> Iterable[str]:
         if self.own_rules:
             return (f"release={self.way.release}",) if self.way.release else ()
-        return (*self.era.options, *(self.era.stateful if has(self.model, Recurrent) else ()))
+        oldest = f"release={find_engine('vllm').releases.known[0]}"
+        return (oldest, *self.era.options, *(self.era.stateful if has(self.model, Recurrent) else ()))
 
     def _stated(self) -> Iterable[str]:
         given = {text.partition("=")[0] for text in self.settings.given.options}
@@ -252,7 +262,7 @@ def _likely(load: Load) -> tuple[str, ...]:
     capacity = load.of_kind("capacity")
     if any(each.figure("concurrency_x") for each in capacity):
         return ONE_LINE
-    return TWO_LINES if capacity else ("", "0.25.0", "0.11.0")
+    return TWO_LINES if capacity else ("", "0.32.0", "0.25.0", "0.11.0")
 
 
 def _batched(load: Load, model: Model | None, settings: Settings) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ TEXT_MAX = 300
 _RANK = re.compile(
     r"(?<![A-Za-z])(?:(?:DP\d{1,4}[ _])?(?:PP\d{1,4}[ _])?TP\d{1,4}|[Rr]ank[= ]\d{1,5}|RANK \d{1,5}|EngineCore_DP\d{1,4})"
 )
-_SETTING_UP = ("hybrid_block", "padding")  # said before the engine's own banner
+_SETTING_UP = ("hybrid_block", "padding", "estimate")  # said before the engine's own banner
 _FRONT = ("platform",)  # said before the server's
 
 
@@ -101,6 +101,7 @@ class _Loads:
     def __init__(self) -> None:
         self._open: dict[str, Load] = {}
         self._pending: dict[str, _Pending] = {}
+        self._servers: dict[str, str] = {}  # engine → the version of the server that starts it
         self._done: deque[Load] = deque(maxlen=LOADS_MAX)
         self.forgotten = 0
         self.begun: list[Load] = []  # those that state no size
@@ -121,7 +122,7 @@ class _Loads:
 
     def _load(self, engine: str, number: int) -> Load:
         if engine not in self._open:
-            self._open[engine] = Load(engine, number)
+            self._open[engine] = Load(engine, number, self._servers.get(engine, ""))
             self._pending[engine] = _Pending()
         return self._open[engine]
 
@@ -150,6 +151,11 @@ class _Loads:
         load.shape.clear()
         load.layer_widths.clear()
         load.version = match.groupdict().get("version") or load.version
+
+    def _version(self, row: Row, number: int, _text: str, match: re.Match[str]) -> None:
+        """A server that starts anew: what an earlier one loaded is done."""
+        self._close(row.engine)
+        self._servers[row.engine] = match["version"]
 
     @staticmethod
     def _front(load: Load, match: re.Match[str]) -> None:

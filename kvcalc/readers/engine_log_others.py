@@ -60,7 +60,14 @@ TENSORRT_LLM = (
 )
 
 OLLAMA = (
-    row("ollama", "start", "load", "msg=load request=", r"msg=load request=.{0,3}\{Operation:(?:fit|alloc|commit)"),
+    row(
+        "ollama",
+        "version",
+        "server",
+        'msg="Listening on ',
+        r'msg="Listening on \S{1,200} \(version (?P<version>[\w.+\-]{1,60})\)',
+    ),
+    row("ollama", "start", "engine", "msg=load request=", r"msg=load request=.{0,3}\{Operation:(?:fit|alloc|commit)"),
     row("ollama", "start", "estimate", "memory.required.kv=", r"memory\.required\.kv="),
     row(
         "ollama",
@@ -77,6 +84,13 @@ OLLAMA = (
         "estimate",
         "memory.required.kv=",
         rf'layers\.model={count("layers")} .{{0,2000}}?memory\.required\.kv="(?P<total_named>{NAMED_SIZE})"',
+    ),
+    row(
+        "ollama",
+        "statement",
+        "layers",
+        '.Cache="[',
+        r'msg=memory success=true .{0,4000}?(?P<caches>required\.\S{1,60}\.Cache="\[.{1,30000})',
     ),
     row(
         "ollama",

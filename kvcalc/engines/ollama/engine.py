@@ -64,14 +64,9 @@ class OllamaPlan(Plan):
         """Cells come by the 256."""
         return 256
 
-    @property
-    def dip(self) -> int:
-        """A longer context may take smaller steps."""
-        return 4096
-
     def longer(self, tokens: int) -> Plan:
         """The same request with a longer context."""
-        kept = {name: given for name, given in self.request.options.items() if name != "num-ctx"}
+        kept = {name: given for name, given in self.request.options.items() if name not in ("num-ctx", "ctx-size")}
         return self.resized(replace(self.request.at(self.settings.num_ctx + tokens), options=kept))
 
     def _llamacpp(self) -> Tally:

@@ -26,6 +26,7 @@ LARGEST = 2**31
 
 OPTIONS: tuple[Option, ...] = (
     Option("num-ctx", "count", "context of each sequence (num_ctx, OLLAMA_CONTEXT_LENGTH)", "--tokens, else by vram", minimum=1),
+    Option("ctx-size", "count", "the same over all sequences together (KvSize)", "num-ctx · num-parallel", minimum=1),
     Option("num-parallel", "int", "sequences at once (OLLAMA_NUM_PARALLEL); hybrids take one", "--batch", minimum=1),
     Option("num-batch", "int", "tokens a step (num_batch); a sliding cache keeps so many cells more", "by context", minimum=1),
     Option("kv-cache-type", "choice", "type of keys and values (OLLAMA_KV_CACHE_TYPE)", "f16", CACHE_TYPES),
@@ -59,8 +60,8 @@ def settings_of(model: Model, request: Request, rules: Rules, arch: Arch | None)
     if request.tp_size > 1 or request.pp_size > 1:
         raise EngineError("ollama splits a model by whole layers, and counts no ranks", fix="leave --tp and --pp out")
     given = request.options
-    num_ctx, ctx_origin, ctx_warnings = _context(model, request, rules)
     parallel, parallel_origin, parallel_warnings = _parallel(request, arch)
+    num_ctx, ctx_origin, ctx_warnings = _context(model, request, rules, parallel)
     cache_type, type_origin = _cache_type(request)
     if num_ctx * parallel >= LARGEST:
         raise EngineError(f"{parallel} sequences of {num_ctx:,} tokens are beyond the engine's 32 bits", fix="ask for less")
@@ -83,8 +84,12 @@ def settings_of(model: Model, request: Request, rules: Rules, arch: Arch | None)
     )
 
 
-def _context(model: Model, request: Request, rules: Rules) -> tuple[int, str, tuple[str, ...]]:
+def _context(model: Model, request: Request, rules: Rules, parallel: int) -> tuple[int, str, tuple[str, ...]]:
     asked, origin = request.options.get("num-ctx"), "-o num-ctx"
+    if (whole := request.options.get("ctx-size")) is not None:
+        if asked is not None:
+            raise UsageError("-o num-ctx and -o ctx-size both say the context", fix="give one of the two")
+        asked, origin = int(whole) // parallel, "-o ctx-size"
     if request.lengths:
         asked, origin = max(request.lengths), "the longest of the lengths"
     if asked is not None and request.tokens not in (None, asked):
