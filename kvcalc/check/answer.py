@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kvcalc.check.cures import Change, cures, fit_of, richer, smaller_whole, waiting
 from kvcalc.check.question import Known, Question, Room, question
-from kvcalc.core.gpus import find_gpu
+from kvcalc.core.gpus import counted, find_gpu
 from kvcalc.core.model import Tally
 from kvcalc.engines.fit import BATCH, TOKENS, Fit, budget_of
 from kvcalc.engines.requests import DEFAULT_TOKENS
@@ -51,7 +51,9 @@ def answer(launch: Launch, find_model: Callable[[Launch], Known], room: Room) ->
     refused = tuple(_refused_flags(launch))
     if refused:
         return Answer(launch, REFUSED, refused)
-    contradicted = tuple(_contradictions(launch))
+    number, card = counted(room.gpu)
+    room = replace(room, gpu=card, cards=number if card != room.gpu else 0)
+    contradicted = tuple(_contradictions(launch, room.cards))
     if contradicted:
         return Answer(launch, CONTRADICTS, contradicted)
     try:
@@ -106,7 +108,7 @@ _RANKS = {
 }
 
 
-def _contradictions(launch: Launch) -> Iterator[str]:
+def _contradictions(launch: Launch, given: int) -> Iterator[str]:
     """More ranks than the cards that the same text gives, on one node."""
     ranks = 1
     for name in _RANKS.get(launch.engine, ()):
@@ -119,7 +121,7 @@ def _contradictions(launch: Launch) -> Iterator[str]:
     visible = launch.settings.get("env:CUDA_VISIBLE_DEVICES")
     seen = len([part for part in str(visible).split(",") if part.strip()]) if visible and "$" not in str(visible) else None
     local = launch.settings.get("data-parallel-size-local") or launch.settings.get("data-parallel-start-rank")
-    for cards, said in ((launch.gpus, "the text gives it"), (seen, "CUDA_VISIBLE_DEVICES shows it")):
+    for cards, said in ((launch.gpus, "the text gives it"), (seen, "CUDA_VISIBLE_DEVICES shows it"), (given, "--gpu names")):
         if cards and ranks > cards and not local:
             yield f"{ranks} ranks are asked for, and {said} {cards} card{'s' if cards > 1 else ''}"
 

@@ -100,6 +100,7 @@ class Room:
     """What the command line adds about the card."""
 
     gpu: str = ""
+    cards: int = 0  # how many, where that is said
     memory: str = ""
     overhead: str = ""
 
@@ -337,13 +338,14 @@ def _memory(
     card = find_gpu(room.gpu) if room.gpu else None
     size = card.bytes if card else parse_bytes(room.memory)
     share, origin = _share(launch, engine, settings, names)
+    note = f" ({card.assumed})" if card and card.assumed else ""
     taken, taken_origin = weights or (0, "not known: not counted")
     return Memory(
         device_bytes=size,
         weights=taken,
         overhead=parse_bytes(room.overhead) if room.overhead else 0,
         utilization=share,
-        origin=f"{card.name}: {card.gib} GiB usable" if card else "flag --memory",
+        origin=f"{card.name}: {card.gib} GiB usable{note}" if card else "flag --memory",
         weights_origin=taken_origin,
         utilization_origin=origin,
     )

@@ -92,7 +92,7 @@ def _answer(launches: list[Launch], beside: Beside, showing: Showing) -> int:
 
     if beside.gpu and beside.memory:
         raise UsageError("the memory is named twice", fix="give --gpu or --memory")
-    room = Room(beside.gpu or "", beside.memory or "", beside.overhead or "")
+    room = Room(gpu=beside.gpu or "", memory=beside.memory or "", overhead=beside.overhead or "")
     answers = [
         answer(launch, lambda asked: known_model(asked, beside.model or "", beside.hub, beside.weights or ""), room)
         for launch in launches

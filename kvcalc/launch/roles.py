@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
-from importlib.resources import files
+
+from kvcalc.tables import read_table
 
 _SPEAKS = re.compile(
     r"(?:^|[-_.])(kv|cache|ctx|context|mem|memory|vram|moe|experts?|gpu|gpulayers|offload|layers|parallel|batch|draft|spec|"
@@ -30,8 +30,7 @@ _SILENT_ENV = re.compile(
 @cache
 def names(role: str) -> frozenset[str]:
     """The names that a list in ``data/roles.json`` holds: an engine's options that decide, or Ollama's without effect."""
-    held = json.loads((files("kvcalc.launch") / "data" / "roles.json").read_text(encoding="utf-8"))
-    return frozenset(held[role])
+    return frozenset(read_table("kvcalc.launch", "roles")[role])
 
 
 def decides(engine: str, name: str) -> bool:

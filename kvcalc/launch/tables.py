@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from kvcalc.tables import read_table
 from kvcalc.values import value
 
 
@@ -73,7 +72,7 @@ def version(text: str) -> tuple[int, ...]:
 @cache
 def table(engine: str) -> Table:
     """The table of one engine, or of one of its programs ("mlx-lm.generate")."""
-    raw = json.loads((files("kvcalc.launch") / "data" / f"{engine}.json").read_text(encoding="utf-8"))
+    raw = read_table("kvcalc.launch", engine)
     options = {key: _option(key, row) for key, row in raw["options"].items()}
     owners: dict[str, tuple[tuple[Name, Option], ...]] = {}
     for option in options.values():

@@ -121,6 +121,12 @@ CONTRADICTED = (
 )
 
 
+def test_more_ranks_than_cards_are_named(cli: Cli) -> None:
+    line = "vllm serve Qwen/Qwen3-8B -tp 4 --max-model-len 4k"
+    assert answered(cli, line, "--gpu", "2xh100")[1]["verdict"] == "contradicts itself"
+    assert answered(cli, line, "--gpu", "4xh100")[1]["verdict"] == "fits"
+
+
 @pytest.mark.parametrize("line", CONTRADICTED)
 def test_more_ranks_than_cards(cli: Cli, line: str) -> None:
     code, answer = answered(cli, line, "--memory", "24GiB")
