@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from kvcalc.check.cures import Change, cures, fit_of, richer, smaller_whole, waiting
+from kvcalc.check.cures import Change, cures, fit_of, longest_of, richer, smaller_whole, waiting
 from kvcalc.check.question import Known, Question, Room, question
 from kvcalc.core.gpus import counted, find_gpu
 from kvcalc.core.model import Tally
@@ -15,6 +15,7 @@ from kvcalc.errors import ExitCode, KvcalcError, UsageError
 from kvcalc.launch.scalars import is_placeholder
 from kvcalc.launch.tables import table, version
 from kvcalc.launch.values import AMBIGUOUS, REMOVED, UNKNOWN, UNREADABLE, Flag, Launch
+from kvcalc.units import format_bytes
 from kvcalc.values import value
 
 FITS, NO, REFUSED, CONTRADICTS, OPEN, NO_RULES = "fits", "does not fit", "refused", "contradicts itself", "open", "not answered"
@@ -66,7 +67,8 @@ def answer(launch: Launch, find_model: Callable[[Launch], Known], room: Room) ->
         found = _answered(asked, known)
         return replace(found, verdict=OPEN, why=(asked.stand_in, *found.why)) if asked.stand_in else found
     except KvcalcError as problem:
-        return Answer(launch, REFUSED, (problem.what,), asked, problem=problem, notes=(*known.notes, *asked.notes))
+        verdict = NO_RULES if asked.stand_in else REFUSED
+        return Answer(launch, verdict, (problem.what,), asked, problem=problem, notes=(*known.notes, *asked.notes))
 
 
 def _card(launch: Launch, room: Room) -> str:
@@ -141,8 +143,19 @@ def _whole(asked: Question, notes: tuple[str, ...]) -> Answer:
     budget, need = budget_of(plan, asked.memory), plan.must_be_free
     fits = need <= budget
     changes = tuple(smaller_whole(asked, budget, need, fits))
-    verdict, why = _sure(asked) if fits else (NO, (f"short by {need - budget:,} bytes",))
+    verdict, why = _sure(asked) if fits else _short(asked, need - budget)
     return Answer(asked.launch, verdict, why, asked, tokens, tally, None, budget, need, changes, notes)
+
+
+def _short(asked: Question, missing: int) -> tuple[str, tuple[str, ...]]:
+    """That a card doesn't hold all of it; llama.cpp shortens a length that isn't said, and leaves layers in main memory."""
+    why = (
+        f"short by {missing:,} bytes on one card",
+        "what the card doesn't hold stays in main memory, where layers aren't pinned (-ngl)",
+    )
+    if asked.launch.engine == "llama.cpp" and asked.length is None and asked.launch.settings.get("fit") != "off":
+        return OPEN, (*why, "--ctx-size is not said: --fit shortens it to what fits")
+    return NO, why
 
 
 def _sure(asked: Question) -> tuple[str, tuple[str, ...]]:
@@ -205,5 +218,8 @@ def _why_not(asked: Question, found: Fit, tokens: int) -> tuple[str, ...]:
         return ("the weights alone are more than the card may give",)
     short = f"one sequence of {tokens:,} tokens needs {found.need_bytes:,} bytes a rank, {found.budget_bytes:,} are left"
     if asked.names.refuses_length:
-        return (short, f"{asked.launch.engine} refuses to start")
+        longest = longest_of(asked)
+        said = f"; the longest that it would take is {longest:,}" if longest else ""
+        need, left = format_bytes(found.need_bytes), format_bytes(found.budget_bytes)
+        return (short, f"{asked.launch.engine} refuses to start: {need} are needed, {left} available{said}")
     return (short, f"{asked.launch.engine} starts, and can never hold such a sequence")

@@ -31,18 +31,33 @@ def smaller_whole(asked: Question, budget: int, need: int, fits: bool) -> Iterat
     options = asked.request.options
     flag, width = asked.names.narrower
     if options.get("cache-type-k", "f16") == "f16" and "cache-type-k" in {option.name for option in asked.engine.options}:
-        other = replace(asked.request, options={**options, "cache-type-k": width, "cache-type-v": width})
+        other = replace(asked.request, options={**options, "cache-type-k": width.split()[0], "cache-type-v": width.split()[0]})
         less = _need(asked, other)
         if less is not None and less < need and not fits:
             yield Change(
                 flag, "", width, f"{less:,} bytes" + ("; it fits" if less <= budget else f"; still {less - budget:,} too many")
             )
+    yield from _beyond(asked, need)
     if options.get("swa-full"):
         less = _need(asked, replace(asked.request, options={name: held for name, held in options.items() if name != "swa-full"}))
         if less is not None and less < need:
             yield Change("--swa-full", "--swa-full", "", f"{less:,} bytes instead of {need:,}")
     if not fits:
         yield from _shorter_whole(asked, budget)
+
+
+def _beyond(asked: Question, need: int) -> Iterator[Change]:
+    """A slot that is longer than the model was made for."""
+    options, longest = asked.request.options, asked.model.max_tokens
+    total, slots = options.get("ctx-size"), options.get("parallel", 1)
+    if not isinstance(total, int) or not isinstance(slots, int) or not longest or options.get("kv-unified"):
+        return
+    if "rope-scaling" in asked.launch.settings or total // max(slots, 1) <= longest:
+        return
+    less = _need(asked, replace(asked.request, options={**options, "ctx-size": longest * slots}))
+    if less is not None and less < need:
+        gives = f"{less:,} bytes instead of {need:,}: the model was made for {longest:,} tokens a slot"
+        yield Change(asked.names.flag, str(asked.length or ""), str(longest * slots), gives)
 
 
 def _shorter_whole(asked: Question, budget: int) -> Iterator[Change]:
@@ -70,9 +85,14 @@ def fit_of(asked: Question, request: Request, searched: str) -> Fit:
     return fit(asked.engine, asked.model, request, memory, searched)
 
 
+def longest_of(asked: Question) -> int:
+    """The longest single sequence that fits; 0 where none does."""
+    return _tried(asked, replace(asked.request, tokens=None, batch_size=1), TOKENS)
+
+
 def cures(asked: Question, one: Request) -> Iterator[Change]:
     """What makes one sequence fit: a shorter one, a narrower cache, more ranks."""
-    shorter = _tried(asked, replace(one, tokens=None, batch_size=1), TOKENS)
+    shorter = longest_of(asked)
     if shorter:
         yield Change(asked.names.flag, str(asked.length or ""), str(shorter), "one sequence fits")
     narrow = _narrow(asked, one)

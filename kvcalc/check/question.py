@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from kvcalc.check import ollama
 from kvcalc.core.gpus import find_gpu
 from kvcalc.core.model import Model, OptionValue, Request
 from kvcalc.dtypes import Dtype, find_dtype
@@ -70,7 +71,9 @@ NAMES: dict[str, Names] = {
         True,
         ("--kv_cache_dtype", "fp8"),
     ),
-    "llama.cpp": Names(("ctx-size",), ("parallel",), flag="--ctx-size", narrower=("--cache-type-k/-v", "q8_0"), whole=True),
+    "llama.cpp": Names(
+        ("ctx-size",), ("parallel",), flag="--ctx-size", narrower=("--cache-type-k", "q8_0 --cache-type-v q8_0"), whole=True
+    ),
     "ollama": Names(
         ("num_ctx", "OLLAMA_CONTEXT_LENGTH"),
         ("OLLAMA_NUM_PARALLEL",),
@@ -152,6 +155,8 @@ def question(launch: Launch, model: Model, weights: tuple[int, str] | None, room
         ranks //= sizes["dp_size"]
         settings["attn-dp-size"] = sizes["dp_size"]
         notes.append(f"DP attention: {sizes['dp_size']} groups, each with a cache of its own, within the tensor-parallel ranks")
+    if launch.engine == "ollama":
+        settings = {**settings, **ollama.arguments(settings, model.model_type, model.max_tokens, _card_bytes(room))}
     options = _options(launch, engine, settings, names)
     unknown = _unknown_release(engine, options)
     options = {name: held for name, held in options.items() if name != "release" or not unknown}
@@ -188,7 +193,8 @@ def engine_of(launch: Launch) -> tuple[Engine, list[str]]:
     if launch.engine in ENGINES:
         return find_engine(launch.engine), []
     if launch.engine == "ollama":
-        return find_engine("llama.cpp"), ["Ollama's runner is llama.cpp: its rules are taken"]
+        said = f"from {ollama.SINCE} on, Ollama starts llama.cpp's server: its rules are taken"
+        return find_engine("llama.cpp"), [said]
     raise EngineError(f"no rules of {launch.engine} are known here", launch.place, "--settings prints what was read")
 
 
@@ -231,7 +237,7 @@ def _length(settings: Mapping[str, Any], names: Names) -> int | None:
 # Settings that have another name among an engine's options here, or another form.
 _RENAMED: dict[str, dict[str, str]] = {
     "tensorrt-llm": {"kv_cache_dtype": "kv-cache-dtype", "max_tokens": "max-tokens"},
-    "ollama": {"OLLAMA_KV_CACHE_TYPE": "cache-type", "num_batch": "batch-size"},
+    "ollama": {"OLLAMA_KV_CACHE_TYPE": "cache-type"},
 }
 
 
@@ -292,11 +298,7 @@ def _untold(launch: Launch, options: Mapping[str, OptionValue], names: Names) ->
 def _derived(launch: Launch, settings: Mapping[str, Any], known: set[str]) -> dict[str, str]:
     """Options that follow from more than one setting, or from a variable."""
     found: dict[str, str] = {}
-    if launch.engine == "ollama" and "ctx-size" in known:
-        names = NAMES["ollama"]
-        slots = _number(settings, names.batch) or 1
-        found = {"ctx-size": str((_length(settings, names) or 4096) * slots), "parallel": str(slots)}
-    if launch.release and "release" in known:
+    if launch.release and "release" in known and launch.engine != "ollama":
         found["release"] = launch.release
     if str(settings.get("env:VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0")) == "1" and "allow-long-max-model-len" in known:
         found["allow-long-max-model-len"] = "true"
@@ -326,6 +328,13 @@ def _share(launch: Launch, engine: Engine, settings: Mapping[str, Any], names: N
     return share, "the line"
 
 
+def _card_bytes(room: Room) -> int | None:
+    """The whole card. Raises UsageError."""
+    if room.gpu:
+        return find_gpu(room.gpu).bytes
+    return parse_bytes(room.memory) if room.memory else None
+
+
 def _memory(
     launch: Launch, engine: Engine, settings: Mapping[str, Any], names: Names, weights: tuple[int, str] | None, room: Room
 ) -> Memory | None:
@@ -333,10 +342,10 @@ def _memory(
     pool = settings.get("kv-cache-memory-bytes")
     if isinstance(pool, int):
         return Memory(pool, origin="--kv-cache-memory-bytes")
-    if not room.gpu and not room.memory:
+    size = _card_bytes(room)
+    if size is None:
         return None
     card = find_gpu(room.gpu) if room.gpu else None
-    size = card.bytes if card else parse_bytes(room.memory)
     share, origin = _share(launch, engine, settings, names)
     note = f" ({card.assumed})" if card and card.assumed else ""
     taken, taken_origin = weights or (0, "not known: not counted")

@@ -27,7 +27,8 @@ def known_model(launch: Launch, name: str, hub: bool, weights: str) -> Known:
     if not name and not _is_here(given):
         found = _by_checkpoint(given, overrides)
         if found is not None:
-            return found if not weights else replace(found, weights=(parse_bytes(weights), "flag --weights"))
+            said = tuple(note for note in found.notes if "--weights" not in note)
+            return found if not weights else replace(found, weights=(parse_bytes(weights), "flag --weights"), notes=said)
         if not hub:
             raise UsageError(
                 f"no preset is made from {given[:80]}",

@@ -134,11 +134,12 @@ def _diff(changes: Sequence[Change]) -> Iterator[Text]:
     """The line's flags as they stand and as they might."""
     yield Text("what to change", style="bold")
     for change in changes:
-        before = change.flag if change.before == change.flag else f"{change.flag} {change.before}"
+        sign = "=" if change.flag.isupper() else " "
+        before = change.flag if change.before == change.flag else f"{change.flag}{sign}{change.before}"
         if change.before:
             yield Text(f"- {shown(before)}", style="red")
         if change.after:
-            yield Text.assemble((f"+ {shown(f'{change.flag} {change.after}')}", "green"), f"    {shown(change.gives)}")
+            yield Text.assemble((f"+ {shown(f'{change.flag}{sign}{change.after}')}", "green"), f"    {shown(change.gives)}")
         else:
             yield Text(f"    without it: {shown(change.gives)}")
 

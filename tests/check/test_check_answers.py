@@ -235,3 +235,34 @@ def test_the_dtype_of_tensorrt_llm_is_the_models(cli: Cli, tmp_path: Path) -> No
     code, answer = answered(cli, file, "--memory", "24GiB", "--weights", "8GB")
     assert (code, answer["cache_bytes"]) == (0, 8192 * LLAMA_TOKEN // 2)
     assert answer["budget_bytes"] == (24 * GIB - 8_000_000_000) // 2
+
+
+def test_ollama_starts_llamacpps_server(cli: Cli) -> None:
+    # 36 layers x 8 heads x 128 x key and value x 2 bytes
+    cell = 36 * 8 * 128 * 2 * 2
+    line = "OLLAMA_CONTEXT_LENGTH=8192 OLLAMA_NUM_PARALLEL=2 ollama run qwen3:8b"
+    _, answer = answered(cli, line, "--memory", "24GiB", "--weights", "5GB")
+    assert answer["cache_bytes"] == 2 * 8192 * cell
+    for memory, tokens in (("16GiB", 4096), ("24GiB", 32_768)):  # by the card, where nothing is said
+        _, answer = answered(cli, "ollama run qwen3:8b", "--memory", memory, "--weights", "5GB")
+        assert answer["cache_bytes"] == tokens * cell
+
+
+def test_llamacpp_shortens_what_is_not_said(cli: Cli) -> None:
+    code, answer = answered(cli, "llama-server -m Qwen3-8B-Q4_K_M.gguf", "--memory", "8GiB", "--weights", "5GB")
+    assert (code, answer["verdict"]) == (0, "open")
+    assert any("--fit" in why for why in answer["why"])
+    assert answered(cli, "llama-server -m Qwen3-8B-Q4_K_M.gguf --fit off", "--memory", "8GiB", "--weights", "5GB")[0] == 1
+
+
+def test_a_slot_longer_than_the_model_was_made_for(cli: Cli) -> None:
+    line = "llama-server -m Qwen3-8B-Q4_K_M.gguf -c 262144 -np 2"
+    _, answer = answered(cli, line, "--memory", "80GiB", "--weights", "5GB")
+    assert [change["after"] for change in answer["changes"]] == [str(2 * 40_960)]
+
+
+def test_vllms_refusal_names_the_longest(cli: Cli) -> None:
+    _, answer = answered(cli, f"vllm serve {LLAMA} --max-model-len 131072", "--memory", "24GiB", "--weights", "16GB")
+    longest = next(change["after"] for change in answer["changes"] if change["flag"] == "--max-model-len")
+    assert f"{int(longest):,}" in answer["why"][1]
+    assert "16 GiB are needed" in answer["why"][1]
