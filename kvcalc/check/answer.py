@@ -149,9 +149,10 @@ def _whole(asked: Question, notes: tuple[str, ...]) -> Answer:
 
 def _short(asked: Question, missing: int) -> tuple[str, tuple[str, ...]]:
     """That a card doesn't hold all of it; llama.cpp shortens a length that isn't said, and leaves layers in main memory."""
+    pin = "num_gpu" if asked.launch.engine == "ollama" else "-ngl"
     why = (
         f"short by {missing:,} bytes on one card",
-        "what the card doesn't hold stays in main memory, where layers aren't pinned (-ngl)",
+        f"what the card doesn't hold stays in main memory, where layers aren't pinned ({pin})",
     )
     if asked.launch.engine == "llama.cpp" and asked.length is None and asked.launch.settings.get("fit") != "off":
         return OPEN, (*why, "--ctx-size is not said: --fit shortens it to what fits")

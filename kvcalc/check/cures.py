@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kvcalc.check.question import Question
-from kvcalc.core.model import Request
+from kvcalc.core.model import OptionValue, Request
 from kvcalc.engines.base import Engine
 from kvcalc.engines.fit import BATCH, TOKENS, Fit, Memory, fit
 from kvcalc.engines.requests import DEFAULT_TOKENS
@@ -27,34 +27,48 @@ class Change:
 
 
 def smaller_whole(asked: Question, budget: int, need: int, fits: bool) -> Iterator[Change]:
-    """A quantised cache, and the windows' own size, where the cache is kept at full length."""
+    """Of engines that allocate all slots at the start: a quantised cache, windows at their own size, a shorter context."""
     options = asked.request.options
-    flag, width = asked.names.narrower
-    if options.get("cache-type-k", "f16") == "f16" and "cache-type-k" in {option.name for option in asked.engine.options}:
-        other = replace(asked.request, options={**options, "cache-type-k": width.split()[0], "cache-type-v": width.split()[0]})
-        less = _need(asked, other)
-        if less is not None and less < need and not fits:
-            yield Change(
-                flag, "", width, f"{less:,} bytes" + ("; it fits" if less <= budget else f"; still {less - budget:,} too many")
-            )
+    if not fits:
+        yield from _quantised(asked, budget, need)
     yield from _beyond(asked, need)
     if options.get("swa-full"):
-        less = _need(asked, replace(asked.request, options={name: held for name, held in options.items() if name != "swa-full"}))
+        less = _need(asked, _without(asked.request, "swa-full"))
         if less is not None and less < need:
             yield Change("--swa-full", "--swa-full", "", f"{less:,} bytes instead of {need:,}")
     if not fits:
         yield from _shorter_whole(asked, budget)
 
 
+def _with(request: Request, **options: OptionValue) -> Request:
+    return replace(request, options={**request.options, **{name.replace("_", "-"): held for name, held in options.items()}})
+
+
+def _without(request: Request, option: str) -> Request:
+    return replace(request, options={name: held for name, held in request.options.items() if name != option})
+
+
+def _quantised(asked: Question, budget: int, need: int) -> Iterator[Change]:
+    flag, width = asked.names.narrower
+    types = asked.names.types
+    if any(asked.request.options.get(name, "f16") != "f16" for name in types):
+        return
+    less = _need(asked, _with(asked.request, **dict.fromkeys(types, width.split()[0])))
+    if less is not None and less < need:
+        yield Change(
+            flag, "", width, f"{less:,} bytes" + ("; it fits" if less <= budget else f"; still {less - budget:,} too many")
+        )
+
+
 def _beyond(asked: Question, need: int) -> Iterator[Change]:
     """A slot that is longer than the model was made for."""
     options, longest = asked.request.options, asked.model.max_tokens
-    total, slots = options.get("ctx-size"), options.get("parallel", 1)
+    total, slots = options.get(asked.names.total), options.get("parallel", 1)
     if not isinstance(total, int) or not isinstance(slots, int) or not longest or options.get("kv-unified"):
         return
     if "rope-scaling" in asked.launch.settings or total // max(slots, 1) <= longest:
         return
-    less = _need(asked, replace(asked.request, options={**options, "ctx-size": longest * slots}))
+    less = _need(asked, _with(asked.request, **{asked.names.total: longest * slots}))
     if less is not None and less < need:
         gives = f"{less:,} bytes instead of {need:,}: the model was made for {longest:,} tokens a slot"
         yield Change(asked.names.flag, str(asked.length or ""), str(longest * slots), gives)
@@ -63,10 +77,9 @@ def _beyond(asked: Question, need: int) -> Iterator[Change]:
 def _shorter_whole(asked: Question, budget: int) -> Iterator[Change]:
     """The largest context, in steps of 256 cells, that the budget holds."""
     low, high = 0, (asked.length or asked.model.max_tokens or DEFAULT_TOKENS) // 256
-    slots = asked.batch or 1 if asked.launch.engine == "ollama" else 1
     while low < high:
         middle = (low + high + 1) // 2
-        need = _need(asked, replace(asked.request, options={**asked.request.options, "ctx-size": middle * 256 * slots}))
+        need = _need(asked, _with(asked.request, **{asked.names.total: middle * 256}))
         low, high = (middle, high) if need is not None and need <= budget else (low, middle - 1)
     if low:
         yield Change(asked.names.flag, str(asked.length or ""), str(low * 256), "it fits")

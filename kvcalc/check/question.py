@@ -8,7 +8,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from kvcalc.check import ollama
 from kvcalc.core.gpus import find_gpu
 from kvcalc.core.model import Model, OptionValue, Request
 from kvcalc.dtypes import Dtype, find_dtype
@@ -34,7 +33,13 @@ class Names:
     flag: str = ""  # the flag that shortens a sequence
     refuses_length: bool = False  # whether the engine refuses to start where one sequence of that length doesn't fit
     narrower: tuple[str, str] = ("", "")  # the flag of the cache's type, and one half as wide
-    whole: bool = False  # whether the length is that of all slots together, allocated at the start
+    total: str = ""  # the engine's option for the length, where it allocates all slots at the start
+    types: tuple[str, ...] = ()  # and those for the cache's type
+
+    @property
+    def whole(self) -> bool:
+        """Whether all slots are allocated at the start."""
+        return bool(self.total)
 
 
 NAMES: dict[str, Names] = {
@@ -72,14 +77,20 @@ NAMES: dict[str, Names] = {
         ("--kv_cache_dtype", "fp8"),
     ),
     "llama.cpp": Names(
-        ("ctx-size",), ("parallel",), flag="--ctx-size", narrower=("--cache-type-k", "q8_0 --cache-type-v q8_0"), whole=True
+        ("ctx-size",),
+        ("parallel",),
+        flag="--ctx-size",
+        narrower=("--cache-type-k", "q8_0 --cache-type-v q8_0"),
+        total="ctx-size",
+        types=("cache-type-k", "cache-type-v"),
     ),
     "ollama": Names(
         ("num_ctx", "OLLAMA_CONTEXT_LENGTH"),
         ("OLLAMA_NUM_PARALLEL",),
         flag="OLLAMA_CONTEXT_LENGTH",
         narrower=("OLLAMA_KV_CACHE_TYPE", "q8_0"),
-        whole=True,
+        total="num-ctx",
+        types=("kv-cache-type",),
     ),
     "mlx-lm": Names(("max-kv-size",), flag="--max-kv-size"),
     "lmdeploy": Names(
@@ -155,9 +166,7 @@ def question(launch: Launch, model: Model, weights: tuple[int, str] | None, room
         ranks //= sizes["dp_size"]
         settings["attn-dp-size"] = sizes["dp_size"]
         notes.append(f"DP attention: {sizes['dp_size']} groups, each with a cache of its own, within the tensor-parallel ranks")
-    if launch.engine == "ollama":
-        settings = {**settings, **ollama.arguments(settings, model.model_type, model.max_tokens, _card_bytes(room))}
-    options = _options(launch, engine, settings, names)
+    options = _options(launch, engine, settings, names, room)
     unknown = _unknown_release(engine, options)
     options = {name: held for name, held in options.items() if name != "release" or not unknown}
     length, batch = _length(settings, names), _number(settings, names.batch)
@@ -192,9 +201,6 @@ def engine_of(launch: Launch) -> tuple[Engine, list[str]]:
     """The engine whose rules count. Raises EngineError where there are none."""
     if launch.engine in ENGINES:
         return find_engine(launch.engine), []
-    if launch.engine == "ollama":
-        said = f"from {ollama.SINCE} on, Ollama starts llama.cpp's server: its rules are taken"
-        return find_engine("llama.cpp"), [said]
     raise EngineError(f"no rules of {launch.engine} are known here", launch.place, "--settings prints what was read")
 
 
@@ -237,23 +243,28 @@ def _length(settings: Mapping[str, Any], names: Names) -> int | None:
 # Settings that have another name among an engine's options here, or another form.
 _RENAMED: dict[str, dict[str, str]] = {
     "tensorrt-llm": {"kv_cache_dtype": "kv-cache-dtype", "max_tokens": "max-tokens"},
-    "ollama": {"OLLAMA_KV_CACHE_TYPE": "cache-type"},
+    "ollama": {
+        "OLLAMA_CONTEXT_LENGTH": "num-ctx",
+        "num_ctx": "num-ctx",  # stands after the variable, and beats it
+        "OLLAMA_NUM_PARALLEL": "num-parallel",
+        "OLLAMA_KV_CACHE_TYPE": "kv-cache-type",
+        "OLLAMA_FLASH_ATTENTION": "flash-attention",
+        "OLLAMA_NEW_ENGINE": "new-engine",
+    },
 }
 
 
-def _options(launch: Launch, engine: Engine, settings: Mapping[str, Any], names: Names) -> dict[str, OptionValue]:
+def _options(launch: Launch, engine: Engine, settings: Mapping[str, Any], names: Names, room: Room) -> dict[str, OptionValue]:
     """The engine's options that the settings give."""
     known = {option.name for option in engine.options}
     apart = {*names.tp, *names.pp, *names.dp, *names.share, *engine.memory.named_by}
     apart |= set() if names.whole else {*names.length, *names.batch, "max-kv-size"} - {"max-num-seqs", "max-running-requests"}
     texts: dict[str, str] = {}
-    for name, held in settings.items():
+    for name, held in sorted(settings.items(), key=lambda item: item[0] in names.length[:1]):
         own = _RENAMED.get(launch.engine, {}).get(name, name).replace("_", "-")
-        if own == "cache-type":
-            texts |= {"cache-type-k": str(held), "cache-type-v": str(held)}
-        elif own in known and own != "dtype" and not {name, own} & apart and not isinstance(held, dict | list):
+        if own in known and own != "dtype" and not {name, own} & apart and not isinstance(held, dict | list):
             texts[own] = str(held).lower() if isinstance(held, bool) else str(held)
-    texts |= _derived(launch, settings, known)
+    texts |= _derived(launch, settings, known, room)
     return engine.parse_options([f"{name}={text}" for name, text in texts.items()])
 
 
@@ -295,10 +306,13 @@ def _untold(launch: Launch, options: Mapping[str, OptionValue], names: Names) ->
     return found + (["read, and no part of the figures: " + ", ".join(rest)] if rest else [])
 
 
-def _derived(launch: Launch, settings: Mapping[str, Any], known: set[str]) -> dict[str, str]:
+def _derived(launch: Launch, settings: Mapping[str, Any], known: set[str], room: Room) -> dict[str, str]:
     """Options that follow from more than one setting, or from a variable."""
     found: dict[str, str] = {}
-    if launch.release and "release" in known and launch.engine != "ollama":
+    size = _card_bytes(room)
+    if "vram" in known and size is not None:
+        found["vram"] = str(size)
+    if launch.release and "release" in known:
         found["release"] = launch.release
     if str(settings.get("env:VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0")) == "1" and "allow-long-max-model-len" in known:
         found["allow-long-max-model-len"] = "true"

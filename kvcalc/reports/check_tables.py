@@ -12,6 +12,7 @@ from rich.text import Text
 from kvcalc.check.answer import CONTRADICTS, FITS, NO, NO_RULES, OPEN, REFUSED, Answer
 from kvcalc.check.cures import Change
 from kvcalc.check.question import Question
+from kvcalc.escapes import visible
 from kvcalc.launch.values import AMBIGUOUS, COUNTED, NAMES_MODEL, NO_EFFECT, REMOVED, UNKNOWN, UNREADABLE, Launch
 from kvcalc.reports.to_table import plain_table
 from kvcalc.units import format_bytes
@@ -69,11 +70,8 @@ def as_text(held: Any) -> str:
 
 
 def shown(text: str, longest: int = LONGEST) -> str:
-    """A text from outside without what a terminal would obey, and not without end."""
-    safe = "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "replace").decode("ascii") for char in text[: longest + 1]
-    )
-    return safe if len(text) <= longest else safe[:longest] + "…"
+    """A text from outside, not without end."""
+    return visible(text if len(text) <= longest else text[:longest] + "…")
 
 
 VERDICT_STYLES = {
