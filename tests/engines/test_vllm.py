@@ -23,7 +23,7 @@ from kvcalc.core.layers import (
 )
 from kvcalc.core.model import Model, OptionValue, Request, Tally
 from kvcalc.engines import find_engine
-from kvcalc.engines.vllm import setup
+from kvcalc.engines.vllm import serving
 from kvcalc.engines.vllm.models import STATEFUL
 from kvcalc.engines.vllm.options import card_of
 from kvcalc.engines.vllm.setup import pipeline_stages
@@ -37,12 +37,12 @@ GIB = 2**30
 @pytest.fixture(autouse=True)
 def _toys_have_states(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests' own model type counts as one with a class for recurrent layers."""
-    monkeypatch.setattr(setup, "STATEFUL", STATEFUL | {"toy"})
+    monkeypatch.setattr(serving, "STATEFUL", STATEFUL | {"toy"})
 
 
 def a_model(*layers: Layer, model_type: str = "toy", dtype: str = "bfloat16", **fields: object) -> Model:
     known = Fields({name: Field(value, f"test {name}") for name, value in fields.items()})
-    return Model("toy", model_type, layers, known, dtype=dtype)
+    return Model("toy", model_type, layers, known, dtype=dtype, metadata={"architectures": ["LlamaForCausalLM"]})
 
 
 def plan(model: Model, tokens: int | None = 1000, batch_size: int = 1, tp: int = 1, pp: int = 1, **options: OptionValue) -> Tally:
@@ -382,7 +382,7 @@ def test_a_rope_whose_kind_is_no_word_is_of_no_stretched_kind(kind: object) -> N
 
 
 def test_classes_that_were_served_once() -> None:
-    model = Model("toy", "mpt", ((FULL,),), Fields({}), metadata={"architectures": ["MptForCausalLM"]})
+    model = Model("toy", "mpt", ((FULL,),), Fields({}), format="hf", metadata={"architectures": ["MptForCausalLM"]})
     with pytest.raises(EngineError, match="the last release that did"):
         plan(model)
 

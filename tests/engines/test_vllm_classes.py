@@ -284,7 +284,7 @@ def test_inklings_convolutions_are_windows_of_their_own() -> None:
         ({"model_type": "step1", "num_hidden_layers": 2}, "ALiBi"),
         ({"model_type": "llama", "num_hidden_layers": 2, "architectures": ["VoxtralRealtimeGeneration"]}, "encoder"),
         ({"model_type": "gpt_neo", "num_hidden_layers": 2}, "GPTNeoForCausalLM"),
-        ({"model_type": "lfm3", "num_hidden_layers": 3}, "no class for its recurrent layers"),
+        ({"model_type": "lfm3", "num_hidden_layers": 3}, "runs no recurrent layers"),
     ],
 )
 def test_what_is_not_served_or_not_modelled_is_refused_by_name(config: dict[str, object], reason: str) -> None:

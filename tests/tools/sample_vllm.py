@@ -17,6 +17,7 @@ from typing import Any
 TARGET = Path(__file__).resolve().parents[1] / "data" / "vllm.json"
 WANTED = ("num_blocks", "kv_tokens", "max_concurrency", "bytes_per_block", "blocks_per_request", "allocated_bytes", "log_line")
 PER_STRATUM = 1
+UNREAD = ("quantization_config", "vision_config", "mlp_layer_types", "rope_scaling_factors", "id2label", "label2id")
 FILES = ("vllm.jsonl", "vllm-0.33.jsonl")
 
 
@@ -25,7 +26,7 @@ def stratum(row: dict[str, Any]) -> tuple[object, ...]:
     asked, error = row["params"], str(row.get("error", ""))
     outcome = "memory" if "KV cache is needed" in error else error[:12] or "plan"
     if "release" in row:  # the newer file repeats what the first one asks
-        return row["release"], row["model_type"], asked["kv_cache_dtype"] != "auto", outcome
+        return row["release"], row["model_type"], outcome
     extra = ",".join(sorted(asked["extra"]))
     return (
         row["model_type"],
@@ -41,7 +42,7 @@ def stratum(row: dict[str, Any]) -> tuple[object, ...]:
 def slim(config: dict[str, Any]) -> dict[str, Any]:
     """Without keys that no rule of a cache reads."""
     return {
-        key: value for key, value in config.items() if "token" not in key and key not in ("quantization_config", "vision_config")
+        key: value for key, value in config.items() if "token" not in key and key not in UNREAD
     }
 
 

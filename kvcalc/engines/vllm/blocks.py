@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import lcm
 
-from kvcalc.engines.vllm.backends import CPU, DEFAULT_BLOCK, TURBOQUANT, Backend, common_block
+from kvcalc.engines.vllm.backends import CPU, DEFAULT_BLOCK, FI_MLA, SM100, TURBOQUANT, Backend, common_block
 from kvcalc.engines.vllm.cache import ELEMENT_BYTES, Cache
 from kvcalc.engines.vllm.latents import V4_BLOCK, V4_SPARSE
 from kvcalc.engines.vllm.options import Settings
-from kvcalc.engines.vllm.specs import MLA, SLIDING, STATE, Spec
+from kvcalc.engines.vllm.specs import ALIGN, ALL, MLA, SLIDING, STATE, Spec
 from kvcalc.errors import EngineError
 from kvcalc.units import ceil_div, round_up
 
 _CPU_BLOCK, _CPU_MLA_BLOCK = 128, 16
+_FLASH_MLA_BLOCK, _CUTLASS_MLA_BLOCK = 64, 128
 _MLA_HYBRID_ALIGNMENT = 128  # its decode kernels want a multiple of 128 tokens when blocks are split
 
 
@@ -30,19 +31,19 @@ class Blocks:
     state_page: int = 0
 
 
-def settle(caches: Sequence[Cache], settings: Settings, *, aligned: bool, least_state: int = 0) -> Blocks:
+def settle(caches: Sequence[Cache], settings: Settings, *, mode: str = ALIGN, chunk: int = 1, least_state: int = 0) -> Blocks:
     """The block size: what was asked or the backends take, raised to hold a state. Raises EngineError.
 
-    ``aligned``: states are kept at block boundaries, for prefix caching. ``least_state``: bytes that a state's page has at least.
+    ``mode``: how states are kept for prefix caching, ``chunk`` the tokens of their kernel's chunk. ``least_state``: bytes that
+    a state's page has at least.
     """
     attention = [cache for cache in caches if cache.kind != STATE]
     backends = _distinct(attention)
     size = _first_size(attention, backends, settings)
     states = max((cache.state_bytes for cache in caches if cache.kind == STATE), default=0)
     if states and attention:
-        return _raised(
-            attention, backends, size, max(states, least_state), settings.platform, _checkpoint_step(caches) if aligned else 1
-        )
+        step = chunk if mode == ALL else _checkpoint_step(caches) if mode == ALIGN else 1
+        return _raised(attention, backends, size, max(states, least_state), settings, step)
     if any(cache.dtype in TURBOQUANT for cache in attention):
         return Blocks(_with_plain_layers(attention, backends, size))
     return Blocks(size)
@@ -100,11 +101,30 @@ def _first_size(attention: Sequence[Cache], backends: Sequence[Backend], setting
         if any(cache.kind == MLA for cache in attention):
             return _CPU_MLA_BLOCK
         return settings.block_size or _CPU_BLOCK
+    if "backend_blocks" not in settings.rules:
+        return _once(attention, settings)
     if settings.block_size:
         return settings.block_size
     if V4_SPARSE in backends:
         return V4_BLOCK
+    if "common_blocks" not in settings.rules:
+        backends = backends[:1]
     return common_block(backends) if backends else DEFAULT_BLOCK
+
+
+def _once(attention: Sequence[Cache], settings: Settings) -> int:
+    """Before backends named their blocks: what was asked, or 16, but latents took their kernel's blocks alone."""
+    asked, rules = settings.block_size or DEFAULT_BLOCK, settings.rules
+    latents = [cache for cache in attention if cache.kind == MLA]
+    if not latents:
+        return asked
+    if settings.platform != SM100 or any(cache.backend is not None and cache.backend.sparse for cache in latents):
+        kernel = _FLASH_MLA_BLOCK
+    elif "flashinfer_latents" in rules and all(cache.backend is FI_MLA for cache in latents):
+        return asked if asked == 32 or asked % _FLASH_MLA_BLOCK == 0 else _FLASH_MLA_BLOCK
+    else:
+        kernel = _CUTLASS_MLA_BLOCK if "cutlass_latents" in rules else 1
+    return asked if asked == kernel or (("aligned_by_64" in rules or kernel == 1) and asked % kernel == 0) else kernel
 
 
 def _checkpoint_step(caches: Sequence[Cache]) -> int:
@@ -113,22 +133,35 @@ def _checkpoint_step(caches: Sequence[Cache]) -> int:
     return lcm(*steps) if all(steps) else 1
 
 
-def _raised(attention: Sequence[Cache], backends: Sequence[Backend], size: int, states: int, platform: str, step: int) -> Blocks:
+def _raised(
+    attention: Sequence[Cache], backends: Sequence[Backend], size: int, states: int, settings: Settings, step: int
+) -> Blocks:
     """Hybrids: a block's attention page must hold a whole state, and states are padded to that page.
 
     Blocks are whole ``step``s of tokens, at which states can be taken out of a prefill.
     """
+    rules, platform = settings.rules, settings.platform
     token_bytes = max(cache.token_bytes for cache in attention)
-    unit = max(backends[0].smallest, size)
-    if any(cache.kind == MLA for cache in attention):
-        unit = max(unit, _MLA_HYBRID_ALIGNMENT)
-    step = lcm(unit, step)
+    step = lcm(_unit(attention, backends, size, settings), step)
     needed = step * ceil_div(states, step * token_bytes)
-    raised = max(size, round_up(needed, lcm(*(backend.smallest for backend in backends))))
+    kernels = lcm(*(backend.smallest for backend in backends)) if "every_backend" in rules else 1
+    raised = max(size, round_up(needed, kernels))
     rejecting = [backend.name for backend in backends if not backend.takes(raised)] if raised != size and platform != CPU else []
     if rejecting:
         raise EngineError(f"the block of {raised} tokens that holds a state is not taken by {', '.join(rejecting)}")
     return Blocks(raised, raised * token_bytes)
+
+
+def _unit(attention: Sequence[Cache], backends: Sequence[Backend], size: int, settings: Settings) -> int:
+    """Tokens that a hybrid's block is a multiple of, by its attention alone."""
+    rules, latent = settings.rules, any(cache.kind == MLA for cache in attention)
+    if "aligned_to_backend" in rules:
+        unit = max(backends[0].smallest, size)
+        return max(unit, _MLA_HYBRID_ALIGNMENT) if latent and "aligned_latents" in rules else unit
+    if latent and "aligned_by_64" in rules:
+        return _FLASH_MLA_BLOCK
+    wide = settings.platform == SM100 and any(cache.k_width == 256 for cache in attention)
+    return 32 if wide and "aligned_by_64" in rules and "backend_blocks" not in rules else DEFAULT_BLOCK
 
 
 def _with_plain_layers(attention: Sequence[Cache], backends: Sequence[Backend], size: int) -> int:

@@ -20,7 +20,8 @@ from kvcalc.engines.vllm.groups import Group, blocks_per_request
 from kvcalc.engines.vllm.options import MEMORY_OPTIONS, OPTIONS, at_once, card_of
 from kvcalc.engines.vllm.plan import Stage, Verdict, judge
 from kvcalc.engines.vllm.releases import RELEASES
-from kvcalc.engines.vllm.setup import Setup, load_of, resized, served_dtype, serving_of, set_up
+from kvcalc.engines.vllm.serving import serving_of
+from kvcalc.engines.vllm.setup import Setup, load_of, resized, served_dtype, set_up
 from kvcalc.engines.vllm.specs import STATE, Load, Spec
 from kvcalc.units import ceil_div, format_bytes
 
@@ -85,7 +86,7 @@ class VllmPlan(Counted):
     @property
     def held_back(self) -> int:
         """The null block, which vLLM wants beside one request of the full length."""
-        return max((stage.bytes_per_block for stage in self.setup.plan.stages), default=0)
+        return max((stage.held_back for stage in self.setup.plan.stages), default=0)
 
     @property
     def ranks(self) -> int | None:
@@ -95,7 +96,7 @@ class VllmPlan(Counted):
     @property
     def at_once(self) -> tuple[int, str] | None:
         """max-num-seqs, on each copy."""
-        return at_once(self.request)
+        return at_once(self.request, self.rules)
 
 
 def _verdict(setup: Setup) -> Verdict | None:
@@ -103,7 +104,7 @@ def _verdict(setup: Setup) -> Verdict | None:
     if (settings.available is None and settings.override is None) or not setup.plan.groups:
         return None
     auto = settings.max_model_len == -1
-    return judge(setup.plan, setup.load, settings.available or 0, auto_fit=auto, override=settings.override)
+    return judge(setup.plan, setup.load, settings.available, auto_fit=auto, override=settings.override)
 
 
 def _running(setup: Setup, request: Request, load: Load, verdict: Verdict | None) -> tuple[tuple[int, int], ...]:
@@ -302,7 +303,7 @@ def _notes(setup: Setup) -> tuple[str, ...]:
         found.append(f"one rank of {settings.tp * settings.pp}" + (", the heaviest stage" if settings.pp > 1 else ""))
     if settings.dp > 1:
         found.append(f"one of {settings.dp} data-parallel copies, each with its share of the sequences")
-    if settings.available is not None:
+    if settings.available is not None and "null_block_reserved" in settings.rules:
         found.append(_STRINGENT)
     return tuple(found)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
+from kvcalc.engines.releases import Rules
 from kvcalc.engines.vllm.specs import (
     CHUNKED,
     FULL,
@@ -25,7 +26,18 @@ from kvcalc.engines.vllm.specs import (
 from kvcalc.errors import EngineError
 from kvcalc.units import ceil_div, round_up
 
-SIMILAR_BUCKETS = (3, 2)  # layer counts within 1.5 are padded to the larger instead of split to the smaller
+# Layer counts within this ratio are padded to the larger instead of split to the smaller.
+SIMILAR, SIMILAR_ONCE = (3, 2), (5, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the caches of one model are to be grouped."""
+
+    rules: Rules
+    block_size: int
+    block_outermost: bool = False  # mixed pages side by side in a block
+    hybrid: bool = True  # the hybrid cache manager is on
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +62,11 @@ class Group:
         return Group(tuple(member for member, _ in kept), tuple(spec for _, spec in kept), self.spec)
 
 
-def bytes_per_block(groups: Sequence[Group], *, block_outermost: bool) -> int:
+def bytes_per_block(groups: Sequence[Group], layout: Layout) -> int:
     """The widest group's pages: one block of the shared pool."""
-    widest = max((group.page_bytes(strided=not block_outermost) for group in groups), default=0)
-    if not block_outermost:
+    strides = "block_strides" in layout.rules
+    widest = max((group.page_bytes(strided=strides and not layout.block_outermost) for group in groups), default=0)
+    if not (strides and layout.block_outermost):
         return widest
     return round_up(widest, lcm(*(spec.stride_unit for group in groups for spec in group.specs)))
 
@@ -63,17 +76,18 @@ def blocks_per_request(groups: Iterable[Group], load: Load) -> int:
     return sum(group.blocks(load) for group in groups)
 
 
-def make_groups(specs: Sequence[Spec], *, block_outermost: bool, hybrid: bool) -> tuple[Group, ...]:
+def make_groups(specs: Sequence[Spec], layout: Layout) -> tuple[Group, ...]:
     """Every cache in its group. Raises EngineError where vLLM can't bring the pages together."""
+    rules = layout.rules
     if not specs:
         return ()
-    if not hybrid:
-        specs = _promote(specs)
-    if _one_spec(specs) or same_type(specs):
+    if not layout.hybrid or "hybrid_groups" not in rules:
+        specs = _promote(specs, rules)
+    if _one_spec(specs) or ("mixed_pages" in rules and same_type(specs)):
         return (Group(tuple(range(len(specs))), tuple(specs), specs[0]),)
-    if block_outermost and len({spec.page_bytes for spec in specs}) > 1:
+    if layout.block_outermost and len({spec.page_bytes for spec in specs}) > 1:
         return _packed(specs)
-    return _equal_pages(_unify_pages(specs))
+    return _equal_pages(_unify_pages(specs, rules), rules)
 
 
 def _merged(specs: Iterable[Spec]) -> set[Spec]:
@@ -109,20 +123,25 @@ def same_type(specs: Iterable[Spec]) -> bool:
     return all(spec.kind == first.kind and spec.window == first.window for spec in specs)
 
 
-def _promote(specs: Sequence[Spec]) -> Sequence[Spec]:
+def _promote(specs: Sequence[Spec], rules: Rules) -> Sequence[Spec]:
     """The hybrid manager off: windows and chunks are allocated like full attention."""
-    if _one_spec(specs) or same_type(specs):
+
+    def uniform(these: Sequence[Spec]) -> bool:
+        return _one_spec(these) or ("mixed_pages" in rules and same_type(these))
+
+    if uniform(specs):
         return specs
     full_sizes = {spec.block_size for spec in specs if spec.kind in FULL_KINDS}
     local = {SLIDING: FULL, SLIDING_MLA: MLA, CHUNKED: FULL}
     if full_sizes and any(spec.kind in local for spec in specs):
         size = full_sizes.pop() if len(full_sizes) == 1 else 0
         specs = [_as_full(spec, local[spec.kind], size) if spec.kind in local else spec for spec in specs]
-    if not (_one_spec(specs) or same_type(specs)):
+    if not uniform(specs):
+        manager = "with the hybrid cache manager off vLLM" if "hybrid_groups" in rules else f"vLLM {rules.said}"
         raise EngineError(
-            "with the hybrid cache manager off vLLM needs one kind of cache in all layers, and these can't be made one",
+            f"{manager} needs one kind of cache in all layers, and these can't be made one",
             "vllm/v1/core/kv_cache_utils.py: unify_hybrid_kv_cache_specs",
-            "leave -o disable-hybrid-kv-cache-manager out",
+            "leave -o disable-hybrid-kv-cache-manager out, or take a newer -o release",
         )
     return specs
 
@@ -133,41 +152,51 @@ def _as_full(spec: Spec, kind: str, block_size: int) -> Spec:
     return replace(spec, kind=kind, block_size=block_size, padded=padded)
 
 
-def _unify_pages(specs: Sequence[Spec]) -> list[Spec]:
+def _unify_pages(specs: Sequence[Spec], rules: Rules) -> list[Spec]:
     """Every page made as large as the largest: more tokens a block where that divides, padding where not."""
     largest = max(spec.page_bytes for spec in specs)
-    return [spec if spec.page_bytes == largest else _grown(spec, largest) for spec in specs]
+    return [spec if spec.page_bytes == largest else _grown(spec, largest, rules) for spec in specs]
 
 
-def _grown(spec: Spec, page: int) -> Spec:
-    if spec.kind == STATE:
+def _grown(spec: Spec, page: int, rules: Rules) -> Spec:
+    if spec.kind == STATE and "padded_states" in rules:
         return replace(spec, padded=page)
-    if page % spec.page_bytes == 0:
+    if page % spec.page_bytes == 0 and "grown_blocks" in rules:
         grown = replace(spec, block_size=spec.block_size * (page // spec.page_bytes))
         if grown.page_bytes == page:
             return grown
-    elif spec.kind not in FULL_KINDS or spec.kind == FULL:
+    elif (spec.kind not in FULL_KINDS or spec.kind == FULL) and "padded_pages" in rules:
         return replace(spec, padded=page)
     raise EngineError(
-        f"a latent cache's page of {spec.page_bytes:,} B does not divide the largest page of {page:,} B, and vLLM can't pad it",
-        "vllm/v1/core/kv_cache_utils.py: unify_kv_cache_spec_page_size",
-        "try another -o block-size",
+        f"a page of {spec.page_bytes:,} B can't be brought to the largest page of {page:,} B by vLLM {rules.said}",
+        "vllm/v1/core/kv_cache_utils.py: get_kv_cache_groups",
+        "try another -o block-size, or a newer -o release",
     )
 
 
-def _equal_pages(specs: Sequence[Spec]) -> tuple[Group, ...]:
+def _equal_pages(specs: Sequence[Spec], rules: Rules) -> tuple[Group, ...]:
     """Buckets of equal specs, split into groups of g layers: the smallest bucket, or the largest where they are close."""
     buckets: dict[Spec, list[int]] = {}
     for index, spec in enumerate(specs):
         buckets.setdefault(next(iter(_merged([spec]))), []).append(index)
     sizes = [len(bucket) for bucket in buckets.values()]
-    more, less = SIMILAR_BUCKETS
-    group_size = max(sizes) if max(sizes) * less < min(sizes) * more else min(sizes)
+    group_size = _group_size(sizes, rules)
     groups = []
     for bucket in buckets.values():
         count = ceil_div(len(bucket), group_size)
-        groups += [_group(bucket[offset::count], specs) for offset in range(count)]
+        if "even_groups" in rules:
+            groups += [_group(bucket[offset::count], specs) for offset in range(count)]
+        else:
+            groups += [_group(bucket[i * group_size : (i + 1) * group_size], specs) for i in range(count)]
     return tuple(groups)
+
+
+def _group_size(sizes: Sequence[int], rules: Rules) -> int:
+    """Layers a group."""
+    if "close_buckets" not in rules:
+        return min(sizes)
+    more, less = SIMILAR if "closer_buckets" in rules else SIMILAR_ONCE
+    return max(sizes) if max(sizes) * less < min(sizes) * more else min(sizes)
 
 
 def _group(members: Sequence[int], specs: Sequence[Spec]) -> Group:

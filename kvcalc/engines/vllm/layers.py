@@ -85,10 +85,10 @@ def _headed(context: Context, index: int, depth: int, part: HeadedAttention) -> 
     kinds = {FullAttention: FULL, SlidingAttention: SLIDING, ChunkedAttention: CHUNKED, CrossAttention: CROSS}
     return Cache(
         layer=index,
-        kind=kinds[type(part)],
+        kind=kinds[type(part)] if "chunked_groups" in context.rules or not isinstance(part, ChunkedAttention) else FULL,
         label="keys and values of the encoder" if need.cross else "keys and values",
         token_bytes=heads * head_bytes(part.head_dim, part.v_head_dim, dtype),
-        window=getattr(part, "window", 0) or getattr(part, "chunk", 0),
+        window=getattr(part, "window", 0) or (getattr(part, "chunk", 0) if "chunked_groups" in context.rules else 0),
         backend=choose(need, context.settings.platform, context.settings.block_size, _forced(context, part)),
         heads=heads,
         k_width=part.head_dim,

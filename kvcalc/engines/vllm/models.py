@@ -50,6 +50,7 @@ class Reading:
     needs: str = ""  # a field without which the class reads the file otherwise than kvcalc does
     state_dtype: str = ""  # of the temporal state where mamba-ssm-cache-dtype is auto: "field|fallback"
     kv_heads_must_split: bool = False  # no replication: more ranks than KV heads are an error
+    since: str = ""  # the first release whose layout is modelled
     encoder: bool = False  # it sees both ways, and keeps no cache
     bidirectional: str = ""  # a field that, when true, makes the model an encoder without a cache
     pipeline: bool = True
@@ -83,9 +84,11 @@ READINGS: dict[str, Reading] = {
         ("hy_v4", "hy_v4_vl_text"),
         Reading(sparse_kinds=("sparse_attention", "sparse", "indexed_attention", "deepseek_sparse_attention")),
     ),
-    **dict.fromkeys(("dots3_note", "dots3_note_text"), Reading(equal_latents=True, block_outermost=True)),
+    **dict.fromkeys(("deepseek_v4", "deepseek_v4_text"), Reading(since="0.32.0")),
+    **dict.fromkeys(("dots3_note", "dots3_note_text"), Reading(equal_latents=True, block_outermost=True, since="0.32.0")),
     **dict.fromkeys(
-        ("glm5_next", "glm5_next_text"), Reading(pool="index_kpool", kda_bound="linear_lower_bound", block_outermost=True)
+        ("glm5_next", "glm5_next_text"),
+        Reading(pool="index_kpool", kda_bound="linear_lower_bound", block_outermost=True, since="0.32.0"),
     ),
     "kimi_linear": Reading(kda_bound="gate_lower_bound"),
     "param2moe": Reading(kv_heads_must_split=True),
@@ -163,92 +166,63 @@ FP8_BY_DEFAULT_ON_SM100 = frozenset({"glm_moe_dsa"})
 # float16 checkpoints that are served in bfloat16.
 NEVER_FLOAT16 = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
 
-# vllm/model_executor/models/registry.py: classes that were served once, and the last release that did. Not among them: those that
-# its Transformers backend takes over (Dots1ForCausalLM, PersimmonForCausalLM). It has no way with recurrent layers, and with
-# decoders inside composites it hasn't been settled.
-LAST_SERVED: dict[str, str] = {
-    "AquilaForCausalLM": "0.24.0",
-    "AquilaModel": "0.24.0",
-    "ArcticForCausalLM": "0.28.0",
-    "BaiChuanForCausalLM": "0.23.0",
-    "BaichuanForCausalLM": "0.23.0",
-    "BambaForCausalLM": "0.23.0",
-    "ChameleonForConditionalGeneration": "0.28.0",
-    "Cheers": "0.28.0",
-    "CheersForConditionalGeneration": "0.28.0",
-    "Fairseq2LlamaForCausalLM": "0.28.0",
-    "FireRedLIDForConditionalGeneration": "0.28.0",
-    "FuyuForCausalLM": "0.25.0",
-    "GritLM": "0.28.0",
-    "Grok1ForCausalLM": "0.24.0",
-    "Grok1ModelForCausalLM": "0.24.0",
-    "HCXVisionForCausalLM": "0.28.0",
-    "InternLM2VEForCausalLM": "0.23.0",
-    "InternLMForCausalLM": "0.23.0",
-    "JAISLMHeadModel": "0.22.0",
-    "MPTForCausalLM": "0.28.0",
-    "MantisForConditionalGeneration": "0.24.0",
-    "MiniMaxForCausalLM": "0.23.0",
-    "MiniMaxM1ForCausalLM": "0.23.0",
-    "MiniMaxText01ForCausalLM": "0.23.0",
-    "MiniMaxVL01ForConditionalGeneration": "0.23.0",
-    "MllamaForConditionalGeneration": "0.10.2",
-    "MotifForCausalLM": "0.10.2",
-    "MptForCausalLM": "0.28.0",
-    "OuroForCausalLM": "0.26.0",
-    "Phi3SmallForCausalLM": "0.9.2",
-    "Phi4FlashForCausalLM": "0.10.2",
-    "Phi4MultimodalForCausalLM": "0.12.0",
-    "Plamo2ForCausalLM": "0.26.0",
-    "QWenLMHeadModel": "0.23.0",
-    "QwenVLForConditionalGeneration": "0.23.0",
-    "RWForCausalLM": "0.28.0",
-    "StableLMEpochForCausalLM": "0.28.0",
-    "Tarsier2ForConditionalGeneration": "0.23.0",
-    "TarsierForConditionalGeneration": "0.24.0",
-    "TeleChatForCausalLM": "0.25.0",
-    "XverseForCausalLM": "0.23.0",
-}
-
 # Classes of the library that vLLM has none of its own for, and whose code its Transformers backend can't run: they have neither
-# an attention interface nor a choice of attention (transformers 5.24).
+# an attention interface nor a choice of attention (transformers 5.24); DiffLlama asks the interface twice a layer.
 INCOMPATIBLE = frozenset(
-    (
-        *(
-            "BigBirdForCausalLM",
-            "CpmAntForCausalLM",
-            "GPTNeoForCausalLM",
-            "GPTNeoXJapaneseForCausalLM",
-            "MegatronBertForCausalLM",
-        ),
-        *("RemBertForCausalLM", "RoFormerForCausalLM", "XGLMForCausalLM"),
-    )
+    [
+        "BigBirdForCausalLM",
+        "CpmAntForCausalLM",
+        "DiffLlamaForCausalLM",
+        "GPTNeoForCausalLM",
+        "GPTNeoXJapaneseForCausalLM",
+        "MegatronBertForCausalLM",
+        "MptForCausalLM",
+        "MvpForCausalLM",
+        "OpenAIGPTLMHeadModel",
+        "ProphetNetForCausalLM",
+        "ReformerModelWithLMHead",
+        "RemBertForCausalLM",
+        "RoFormerForCausalLM",
+        "RwkvForCausalLM",
+        "TrOCRForCausalLM",
+        "XGLMForCausalLM",
+        "XLMWithLMHeadModel",
+        "XLNetLMHeadModel",
+        "xLSTMForCausalLM",
+    ]
 )
 
-# The class of a model type, where the file itself (a preset, say) names none.
+# The class of a model type that the library doesn't have, where the file itself (a preset, say) names none.
 CLASS_OF_TYPE: dict[str, str] = {
-    "arctic": "ArcticForCausalLM",
     "baichuan": "BaichuanForCausalLM",
-    "bamba": "BambaForCausalLM",
-    "chameleon": "ChameleonForConditionalGeneration",
-    "cpmant": "CpmAntForCausalLM",
-    "fuyu": "FuyuForCausalLM",
-    "gpt_neo": "GPTNeoForCausalLM",
-    "gpt_neox_japanese": "GPTNeoXJapaneseForCausalLM",
+    "chatglm": "ChatGLMModel",
+    "deepseek": "DeepseekForCausalLM",
+    "exaone4_5_text": "Exaone4_5_ForConditionalGeneration",
+    "glm4v_moe_text": "Glm4vMoeForConditionalGeneration",
     "grok-1": "Grok1ForCausalLM",
     "internlm": "InternLMForCausalLM",
-    "minimax": "MiniMaxForCausalLM",
+    "internlm2": "InternLM2ForCausalLM",
+    "kimi_k2": "DeepseekV3ForCausalLM",
+    "mimo": "MiMoForCausalLM",
+    "minicpm": "MiniCPMForCausalLM",
     "minimax_m1": "MiniMaxM1ForCausalLM",
+    "minimax_m3": "MiniMaxM3SparseForCausalLM",
     "minimax_text_01": "MiniMaxText01ForCausalLM",
-    "mllama": "MllamaForConditionalGeneration",
     "mllama_text_model": "MllamaForConditionalGeneration",
+    "molmo": "MolmoForCausalLM",
     "mpt": "MPTForCausalLM",
+    "nemotron-nas": "DeciLMForCausalLM",
+    "orion": "OrionForCausalLM",
+    "phi-msft": "PhiForCausalLM",
+    "phi3_v": "Phi3VForCausalLM",
     "phi3small": "Phi3SmallForCausalLM",
-    "phi4_multimodal": "Phi4MultimodalForCausalLM",
     "phi4flash": "Phi4FlashForCausalLM",
     "plamo2": "Plamo2ForCausalLM",
     "qwen": "QWenLMHeadModel",
-    "xglm": "XGLMForCausalLM",
+    "qwen2_5_omni_text": "Qwen2_5OmniModel",
+    "qwen3_vl_moe_text": "Qwen3VLMoeForConditionalGeneration",
+    "qwen3_vl_text": "Qwen3VLForConditionalGeneration",
+    "step3p5": "Step3p5ForCausalLM",
     "xverse": "XverseForCausalLM",
 }
 
@@ -256,10 +230,35 @@ CLASS_OF_TYPE: dict[str, str] = {
 # Attention-free classes: prefix caching is off for them unless asked for.
 ATTENTION_FREE = frozenset({"falcon_mamba", "mamba", "mamba2"})
 
+# Classes that once kept a state for every block (SupportsMambaPrefixCaching).
+EVERY_STATE = frozenset(
+    (
+        "bamba",
+        "falcon_h1",
+        "granitemoehybrid",
+        "jamba",
+        "mamba",
+        "falcon_mamba",
+        "mamba2",
+        "nemotron_h",
+        "nemotron_h_puzzle",
+        "zamba2",
+    )
+)
+
 # Classes that keep states: registry.py, those that are hybrid or attention-free.
 STATEFUL = frozenset(
     (
-        *("bailing_hybrid", "falcon_h1", "falcon_mamba", "granitemoehybrid", "interns2_mobius_text", "jamba", "kimi_linear"),
+        *(
+            "bailing_hybrid",
+            "bamba",
+            "falcon_h1",
+            "falcon_mamba",
+            "granitemoehybrid",
+            "interns2_mobius_text",
+            "jamba",
+            "kimi_linear",
+        ),
         *("lfm2", "lfm2_moe", "mamba", "mamba2", "nemotron_h", "nemotron_h_puzzle", "olmo_hybrid"),
         *("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", "zamba2"),
         *("glm5_next", "glm5_next_text", "inkling_model", "inkling_text", "inkling_mm_model", "qwen4_exp", "qwen4_exp_text"),
@@ -286,8 +285,17 @@ def class_names(model: Model) -> list[str]:
     """The classes that the file names, or the one of its type."""
     names = model.metadata.get("architectures")
     if not isinstance(names, list):
-        names = [CLASS_OF_TYPE.get(model.model_type, "")]
-    return [name for name in names if isinstance(name, str)]
+        names = [_class_of(model.model_type)]
+    return [name for name in names if isinstance(name, str) and name]
+
+
+def _class_of(model_type: str) -> str:
+    from kvcalc.engines.vllm.registry import TYPES
+
+    if model_type in CLASS_OF_TYPE:
+        return CLASS_OF_TYPE[model_type]
+    _, found, after = TYPES[""].partition(f" {model_type}=")
+    return after.partition(" ")[0] if found else ""
 
 
 def reading_of(model: Model) -> Reading:

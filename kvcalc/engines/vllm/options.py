@@ -29,6 +29,15 @@ CACHE_DTYPES = (
     "nvfp4",
     "nvfp4_4over6",
 )
+# The releases that brought them; float16 and bfloat16 are older as --dtype's.
+DTYPE_SINCE = {
+    "fp8_ds_mla": "0.11.1",
+    **dict.fromkeys(sorted(TURBOQUANT), "0.20.0"),
+    **dict.fromkeys(("int8_per_token_head", "fp8_per_token_head", "nvfp4"), "0.20.0"),
+    "int4_per_token_head": "0.25.0",
+    "nvfp4_4over6": "0.28.0",
+    "nvfp4_ds_mla": "0.30.0",
+}
 _STATE_DTYPES = ("auto", "float32", "float16", "bfloat16")
 # Three ways to name the memory, and what a card's own loses.
 MEMORY_OPTIONS = ("available-bytes", "kv-cache-memory-bytes", "device-memory", "gpu-memory-utilization", "non-kv-bytes")
@@ -52,7 +61,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("available-bytes", "bytes", "memory for the cache on each rank", "none: count what the request needs"),
     Option("kv-cache-memory-bytes", "bytes", "the same, by vLLM's own option"),
     Option("device-memory", "bytes", "a card's whole memory, of which gpu-memory-utilization is taken"),
-    Option("gpu-memory-utilization", "text", "the share of device-memory that vLLM may take", "0.92"),
+    Option("gpu-memory-utilization", "text", "the share of device-memory that vLLM may take", "0.92; 0.9 before 0.20"),
     Option("non-kv-bytes", "bytes", "weights, activations and graphs within that share", "0"),
     Option("num-gpu-blocks-override", "int", "this many blocks, whatever the memory", minimum=1),
     Option("tensor-parallel-size", "int", "ranks that split the heads", "--tp", minimum=1),
@@ -116,11 +125,11 @@ def settings_of(model: Model, request: Request, rules: Rules) -> Settings:
     settings = Settings(
         rules=rules,
         block_size=_number(given, "block-size"),
-        cache_dtype=_cache_dtype(model, request),
+        cache_dtype=_cache_dtype(model, request, rules),
         max_model_len=max_len,
         tokens=tokens,
         batched_tokens=_number(given, "max-num-batched-tokens"),
-        available=_available(given),
+        available=_available(given, rules),
         override=_number(given, "num-gpu-blocks-override"),
         tp=_ranks(request.tp_size, given, "tensor-parallel-size", "--tp"),
         pp=_ranks(request.pp_size, given, "pipeline-parallel-size", "--pp"),
@@ -144,7 +153,9 @@ def settings_of(model: Model, request: Request, rules: Rules) -> Settings:
 
 def default_batched(settings: Settings, request: Request, max_model_len: int, *, chunked: bool) -> int:
     """max_num_batched_tokens where it is unsaid: by card and context, at least the length where prefill isn't chunked."""
-    batched, most = _CPU_DEFAULTS if settings.platform == CPU else _CARDS[_card(settings.platform, request.options)]
+    batched, most = (
+        _CPU_DEFAULTS if settings.platform == CPU else _CARDS[_card(settings.platform, request.options, settings.rules)]
+    )
     tokens = batched[_CONTEXTS.index(_text(request.options, "usage-context", "server"))]
     seqs = _number(request.options, "max-num-seqs") or most
     if settings.platform == CPU:
@@ -154,8 +165,13 @@ def default_batched(settings: Settings, request: Request, max_model_len: int, *,
     return min(tokens, seqs * max_model_len)
 
 
-def _card(platform: str, given: Mapping[str, OptionValue]) -> str:
+def _card(platform: str, given: Mapping[str, OptionValue], rules: Rules) -> str:
     """The class of card that the defaults go by."""
+    found = _named_card(platform, given)
+    return "large" if found == "huge" and "huge_cards" not in rules else found
+
+
+def _named_card(platform: str, given: Mapping[str, OptionValue]) -> str:
     memory = _number(given, "device-memory")
     by_memory = card_of(memory) if memory is not None else "huge" if platform == SM100 else "large"
     return _text(given, "card", by_memory)
@@ -168,7 +184,7 @@ def card_of(memory: int, name: str = "") -> str:
     return "large" if memory >= 70 * _GIB and "a100" not in name.lower() else "small"
 
 
-def at_once(request: Request) -> tuple[int, str]:
+def at_once(request: Request, rules: Rules) -> tuple[int, str]:
     """The most sequences that run at once, and what says so; the others wait, whatever the memory."""
     given = request.options
     asked, platform = _number(given, "max-num-seqs"), _text(given, "platform", SM90)
@@ -177,7 +193,7 @@ def at_once(request: Request) -> tuple[int, str]:
         return asked * copies, "-o max-num-seqs"
     ranks = [_number(given, name) for name in ("tensor-parallel-size", "pipeline-parallel-size")]
     spread = (ranks[0] or request.tp_size) * (ranks[1] or request.pp_size) if platform == CPU else 1
-    most = _CPU_DEFAULTS[1] if platform == CPU else _CARDS[_card(platform, given)][1]
+    most = _CPU_DEFAULTS[1] if platform == CPU else _CARDS[_card(platform, given, rules)][1]
     return most * spread * copies, "vLLM's default of max-num-seqs"
 
 
@@ -199,16 +215,28 @@ def _lengths(model: Model, request: Request) -> tuple[int, int, Mapping[str, tup
     return tokens, max_len, {"tokens": (tokens, origin)}
 
 
-def _cache_dtype(model: Model, request: Request) -> str:
+def _cache_dtype(model: Model, request: Request, rules: Rules) -> str:
     asked = request.options.get("kv-cache-dtype")
     if isinstance(asked, str) and asked != "auto":
         _check_one_dtype(request, asked)
-        return asked
+        return _check_known_dtype(asked, rules)
     if request.k_dtype is not None or request.v_dtype is not None:
-        return _flag_dtype(request)
+        return _check_known_dtype(_flag_dtype(request), rules)
     if model.cache_dtype in ("fp8_e4m3", "fp8_e5m2", "nvfp4"):
         return model.cache_dtype
     return "auto"
+
+
+def _check_known_dtype(asked: str, rules: Rules) -> str:
+    """The type, where the release has it. Raises EngineError."""
+    since = DTYPE_SINCE.get(asked)
+    if since is not None and not rules.since(since):
+        raise EngineError(
+            f"vLLM {rules.said} has no cache type {asked}: it came with {since}",
+            "vllm/config/cache.py: CacheDType",
+            "take fp8, or auto",
+        )
+    return asked
 
 
 def _check_one_dtype(request: Request, asked: str) -> None:
@@ -244,14 +272,20 @@ def _check_memory(given: Mapping[str, OptionValue]) -> None:
         raise UsageError(f"-o {shares[0]} plays no part without the card's memory", fix="give -o device-memory=24GiB too")
 
 
-def _available(given: Mapping[str, OptionValue]) -> int | None:
+def _available(given: Mapping[str, OptionValue], rules: Rules) -> int | None:
     for name in ("available-bytes", "kv-cache-memory-bytes"):
         if name in given:
             return _number(given, name)
     if "device-memory" not in given:
         return None
     total, other = _number(given, "device-memory") or 0, _number(given, "non-kv-bytes") or 0
-    return max(ceil(total * _share(_text(given, "gpu-memory-utilization", "0.92"))) - other, 0)
+    share = _text(given, "gpu-memory-utilization", default_share(rules))
+    return max(ceil(total * _share(share)) - other, 0)
+
+
+def default_share(rules: Rules) -> str:
+    """gpu-memory-utilization where it is unsaid."""
+    return "0.92" if "larger_share" in rules else "0.9"
 
 
 def _share(text: str) -> Fraction:

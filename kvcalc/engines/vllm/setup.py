@@ -8,33 +8,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kvcalc.core.layers import CrossAttention, FullAttention, Indexer, Layer, Recurrent
+from kvcalc.core.layers import CrossAttention, FullAttention, Layer, Recurrent
 from kvcalc.core.model import Model, Request
-from kvcalc.engines.base import SERVED, Serving
 from kvcalc.engines.releases import Rules
 from kvcalc.engines.vllm.backends import SM100
 from kvcalc.engines.vllm.blocks import Blocks, settle, spec_of
 from kvcalc.engines.vllm.cache import Cache, make_context
+from kvcalc.engines.vllm.groups import Layout
 from kvcalc.engines.vllm.layers import caches_of
 from kvcalc.engines.vllm.lengths import fitted_from, longest_length
 from kvcalc.engines.vllm.models import (
     ATTENTION_FREE,
+    EVERY_STATE,
     FP8_BY_DEFAULT_ON_SM100,
-    INCOMPATIBLE,
-    LAST_SERVED,
     NEVER_FLOAT16,
-    NGRAMS,
-    STATEFUL,
-    UNMODELLED,
-    class_names,
     reading_of,
 )
 from kvcalc.engines.vllm.options import Settings, default_batched, settings_of
 from kvcalc.engines.vllm.plan import Plan, make_plan
 from kvcalc.engines.vllm.readings import layers_as_read
-from kvcalc.engines.vllm.specs import SLIDING, SLIDING_MLA, Load, Spec
+from kvcalc.engines.vllm.specs import ALIGN, ALL, NONE, SLIDING, SLIDING_MLA, Load, Spec
 from kvcalc.engines.vllm.states import least_state
 from kvcalc.errors import EngineError
+
+DEFAULT_CHUNK = 2048
+NO_HYBRID_PREFIXES = "0.27."  # whose default is off once more
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +62,13 @@ def set_up(model: Model, request: Request, rules: Rules) -> Setup:
     _check_grouped_context(settings, layers)
     caches = tuple(caches_of(context, layers))
     _check_context_parallel(settings, caches)
-    blocks = settle(caches, settings, least_state=least_state(context), aligned=_caches_prefixes(model, settings, layers))
+    blocks = settle(
+        caches, settings, least_state=least_state(context), mode=_state_mode(model, settings, layers), chunk=_chunk(model)
+    )
     specs = tuple(spec_of(cache, blocks) for cache in caches)
     outermost = reading.block_outermost or any(cache.role == "compressor" for cache in caches)
-    plan = make_plan(specs, _stages(model, settings, caches), settings.pp, block_outermost=outermost, hybrid=settings.hybrid)
+    layout = Layout(rules, blocks.size, outermost, settings.hybrid)
+    plan = make_plan(specs, _stages(model, settings, caches), settings.pp, layout)
     load = load_of(model, settings, request, layers, settings.max_model_len)
     return Setup(model, settings, layers, caches, specs, blocks, plan, load, cache_dtype)
 
@@ -77,40 +78,6 @@ def resized(setup: Setup, request: Request) -> Setup:
     settings = settings_of(setup.model, request, setup.settings.rules)
     load = load_of(setup.model, settings, request, setup.layers, settings.max_model_len)
     return replace(setup, settings=settings, load=load)
-
-
-def serving_of(model: Model, rules: Rules) -> Serving:
-    """Whether vLLM has a class for the model. Read, not guessed: types with rules of their own are named one by one."""
-    names = class_names(model)
-    for name in names:
-        if name in LAST_SERVED:
-            return _unserved(rules, f"does not serve {name}; the last release that did is {LAST_SERVED[name]}")
-        if name in INCOMPATIBLE:
-            return _unserved(rules, f"has no class {name}, and the library's can't run under it")
-    if model.model_type in NGRAMS and (reason := _unmodelled_ngrams(model)):
-        return Serving(f"{model.model_type} is not modelled for vLLM: {reason}")
-    for name in (*names, model.model_type):
-        if name in UNMODELLED:
-            return Serving(f"{name} is not modelled for vLLM: {UNMODELLED[name]}")
-    parts = [part for layer in model.layers for part in layer]
-    if any(isinstance(part, CrossAttention) for part in parts) and not reading_of(model).crosses:
-        return _unserved(rules, f"serves no {model.model_type}: of the encoder-decoder models only Whisper and its kin")
-    if any(isinstance(part, Recurrent) for part in parts) and model.format != "gguf" and model.model_type not in STATEFUL:
-        return _unserved(rules, f"serves no {model.model_type}: it has no class for its recurrent layers")
-    return SERVED
-
-
-def _unmodelled_ngrams(model: Model) -> str:
-    if any(isinstance(part, Indexer) for layer in model.layers for part in layer):
-        return "its sparse attention keeps index keys and a ring of its own (vllm/models/qwen4_exp/common/qsa_cache.py)"
-    if model.fields.raw("ple_layer_ids"):
-        return "its n-gram layers keep several kinds of states (vllm/models/qwen4_exp/nvidia/ple_layer.py)"
-    return ""
-
-
-def _unserved(rules: Rules, what: str) -> Serving:
-    where, fix = "vllm/model_executor/models/registry.py", "--engine exact or transformers count it"
-    return Serving(f"vLLM {rules.said} {what}", where=where, fix=fix)
 
 
 def _resolved_dtype(model: Model, settings: Settings) -> str:
@@ -214,14 +181,34 @@ def _attention_free(model: Model) -> bool:
     return model.model_type in ATTENTION_FREE
 
 
-def _crosses(layers: Sequence[Layer]) -> bool:
-    return any(isinstance(part, CrossAttention) for layer in layers for part in layer)
+def _has(layers: Sequence[Layer], kind: type) -> bool:
+    return any(isinstance(part, kind) for layer in layers for part in layer)
 
 
-def _caches_prefixes(model: Model, settings: Settings, layers: Sequence[Layer]) -> bool:
-    if settings.prefix_caching is not None:
-        return settings.prefix_caching
-    return not (_crosses(layers) or _attention_free(model))
+def _state_mode(model: Model, settings: Settings, layers: Sequence[Layer]) -> str:
+    """mamba_cache_mode: what states are kept for prefix caching, where the release caches prefixes of such a model."""
+    rules, stateful = settings.rules, _has(layers, Recurrent)
+    caching = settings.prefix_caching
+    if caching is None:
+        by_default = not stateful or ("hybrid_prefixes" in rules and not rules.name.startswith(NO_HYBRID_PREFIXES))
+        caching = by_default and not (_has(layers, CrossAttention) or _attention_free(model))
+    if not caching or (stateful and "cached_states" not in rules):
+        return NONE
+    if "aligned_states" in rules:
+        return ALIGN
+    if stateful and model.model_type in EVERY_STATE and not ("drafts_align" in rules and settings.speculative):
+        return ALL
+    return ALIGN if "state_modes" in rules or not stateful else NONE
+
+
+def _drafts_count(rules: Rules, mode: str) -> bool:
+    """Whether a state's blocks are counted for draft tokens too."""
+    return "drafted_states" in rules if mode == ALL else "state_modes" in rules
+
+
+def _chunk(model: Model) -> int:
+    """Tokens of a Mamba kernel's chunk, at whose ends it can give its state out."""
+    return model.fields.int_or_none("mamba_chunk_size") or model.fields.int_or_none("chunk_size") or DEFAULT_CHUNK
 
 
 def load_of(model: Model, settings: Settings, request: Request, layers: tuple[Layer, ...], max_len: int) -> Load:
@@ -235,6 +222,14 @@ def load_of(model: Model, settings: Settings, request: Request, layers: tuple[La
             "vllm/config/model.py: _get_and_verify_max_len",
             "take a shorter length, or -o allow-long-max-model-len",
         )
-    caching = _caches_prefixes(model, settings, layers)
-    batched = settings.batched_tokens or default_batched(settings, request, max_len, chunked=not _crosses(layers))
-    return Load(max_len, batched, settings.concurrent_batches, settings.dcp, caching, settings.speculative)
+    batched = settings.batched_tokens or default_batched(settings, request, max_len, chunked=not _has(layers, CrossAttention))
+    mode = _state_mode(model, settings, layers)
+    return Load(
+        max_model_len=max_len,
+        max_num_batched_tokens=batched,
+        concurrent_batches=settings.concurrent_batches if "steps_in_flight" in settings.rules else 1,
+        dcp_size=settings.dcp,
+        states=mode,
+        speculative=settings.speculative if _drafts_count(settings.rules, mode) else 0,
+        encoder_tokens=0 if "encoder_budget" in settings.rules else model.fields.int_or_none("max_source_positions") or 0,
+    )

@@ -20,6 +20,8 @@ FULL, MLA, SLIDING, SLIDING_MLA, CHUNKED, CROSS, STATE, RING = (
     "MambaSpec",
     "CircularBufferSpec",
 )
+# How states are kept for prefix caching: not at all, at block boundaries (the last two), or every block's.
+NONE, ALIGN, ALL = "none", "align", "all"
 FULL_KINDS = (FULL, MLA)
 SLIDING_KINDS = (SLIDING, SLIDING_MLA)
 
@@ -32,8 +34,9 @@ class Load:
     max_num_batched_tokens: int
     concurrent_batches: int = 1
     dcp_size: int = 1  # decode context parallel ranks
-    align_states: bool = True  # mamba_cache_mode "align": prefix caching is on
+    states: str = ALIGN  # mamba_cache_mode
     speculative: int = 0  # draft tokens a step: a state block for each
+    encoder_tokens: int = 0  # what cross-attention holds; 0: the scheduler's whole budget
 
     @property
     def in_flight(self) -> int:
@@ -115,11 +118,13 @@ def _chunked(spec: Spec, load: Load) -> int:
 
 def _cross(spec: Spec, load: Load) -> int:
     # max_num_encoder_input_tokens is the scheduler's whole budget, not the encoder's own length.
-    return ceil_div(load.max_num_batched_tokens, spec.block_size)
+    return ceil_div(load.encoder_tokens or load.max_num_batched_tokens, spec.block_size)
 
 
 def _state(spec: Spec, load: Load) -> int:
-    return (2 + spec.checkpoint_blocks if load.align_states else 1) + load.speculative
+    if load.states == ALL:
+        return ceil_div(load.max_model_len, spec.block_size) + load.speculative
+    return (2 + spec.checkpoint_blocks if load.states == ALIGN else 1) + load.speculative
 
 
 def _ring(spec: Spec, load: Load) -> int:  # noqa: ARG001 - one shape for all

@@ -56,7 +56,7 @@ def state(context: Context, index: int, part: Recurrent) -> Cache:
         label="states",
         component="state",
         state_bytes=convs * conv_bytes + temporal * state_bytes,
-        checkpoint_blocks=1 if part.variant == "mamba2" or exported or _flash_kda(context, part) else 0,
+        checkpoint_blocks=1 if exported or _checkpoints(context, part) else 0,
         checkpoint_step=DELTA_NET_STEP if exported else 0,
         dtype=conv_dtype,
         role=part.variant,
@@ -79,6 +79,13 @@ def _flashinfer_deltas(context: Context, part: Recurrent) -> bool:
         return False
     platform, key_dim = context.settings.platform, part.states[0].shape[-1]
     return platform == SM90 or (platform != CPU and key_dim == 128)
+
+
+def _checkpoints(context: Context, part: Recurrent) -> bool:
+    """Prefill kernels that store a state inside a prompt."""
+    if part.variant == "mamba2":
+        return "mamba2_checkpoints" in context.rules
+    return "kda_checkpoints" in context.rules and _flash_kda(context, part)
 
 
 def _flash_kda(context: Context, part: Recurrent) -> bool:
