@@ -41,9 +41,7 @@ def stratum(row: dict[str, Any]) -> tuple[object, ...]:
 
 def slim(config: dict[str, Any]) -> dict[str, Any]:
     """Without keys that no rule of a cache reads."""
-    return {
-        key: value for key, value in config.items() if "token" not in key and key not in UNREAD
-    }
+    return {key: value for key, value in config.items() if "token" not in key and key not in UNREAD}
 
 
 def main() -> None:
