@@ -223,9 +223,3 @@ def _unwritten(problem: OSError, words: list[str]) -> int:
     return _known(
         OutputError(f"the answer can't be written: {problem.strerror}", fix="free some space, or write elsewhere"), words
     )
-
-
-def run() -> None:
-    """The console script."""
-    streams.prepare()
-    sys.exit(main())

@@ -56,7 +56,11 @@ def show_error(problem: KvcalcError, as_json: bool) -> ExitCode:
     if as_json:
         from kvcalc.reports.to_json import error_document
 
-        write_json(error_document(problem))
+        try:
+            write_json(error_document(problem))
+            sys.stdout.flush()
+        except OSError:
+            silence()  # nobody reads it, or the disk is full: the exit code still says what was wrong
     lines = [(f"error: {problem.what}", "bold red")]
     lines += [(f"   at: {problem.where}", "")] if problem.where else []
     lines += [(f"  fix: {problem.fix}", "")] if problem.fix else []

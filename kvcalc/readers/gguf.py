@@ -44,6 +44,8 @@ def read_gguf(name: str) -> GgufFile:
 
         return read_parts(name, open_url, lambda _: True)
     if name == "-":
+        if sys.stdin is None:
+            raise GgufError("standard input is closed", "stdin", "pipe the file into it, or name a file")
         return read_stream(sys.stdin.buffer, "standard input")
     return read_parts(name, _open_path, lambda one: Path(one).is_file())
 

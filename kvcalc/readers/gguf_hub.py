@@ -18,6 +18,8 @@ def read_hub_gguf(repository: str, file: str, revision: str | None = None) -> Gg
     """
     if not REPOSITORY.fullmatch(repository):
         raise UsageError(f"{repository[:60]!r} is no hub repository", fix="write ORG/NAME, like Qwen/Qwen3-8B-GGUF")
+    if ".." in Path(file).parts or file.startswith("/"):
+        raise UsageError(f"--file {file[:60]!r} is no file of a repository", fix="write its path within the repository")
     try:
         from huggingface_hub import constants, hf_hub_url, try_to_load_from_cache
         from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # it is, lazily

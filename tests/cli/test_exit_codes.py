@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -230,3 +231,55 @@ def test_an_interrupted_process_is_quiet_and_ends_in_130() -> None:
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130
     assert err in (b"", b"\ninterrupted\n")  # the parser may take the signal first
+
+
+def interrupted(*words: str, delay: float, number: int, tmp_path: Path) -> tuple[int, str]:
+    """A run of the program that gets a signal after a while."""
+    command = [sys.executable, "-c", "from kvcalc.cli import run; run()", *words]
+    started = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    time.sleep(delay)
+    started.send_signal(number)
+    return started.wait(60), started.communicate()[1]
+
+
+SWEEP = ("sweep", "llama-8b", "--tokens", "1..3000000", "--output", "rows.csv", "--format", "csv")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+def test_a_signal_while_a_file_is_written_leaves_nothing(number: int, code: int, tmp_path: Path) -> None:
+    started = subprocess.Popen(
+        [sys.executable, "-c", "from kvcalc.cli import run; run()", *SWEEP], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    while not list(tmp_path.glob(".kvcalc-*.part")) and started.poll() is None:  # the sign that it is at work
+        time.sleep(0.01)
+    started.send_signal(number)
+    _, errors = started.communicate(timeout=60)
+    assert started.returncode == code
+    assert "Traceback" not in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.1, 0.2, 0.4])
+def test_ctrl_c_while_it_is_loaded_shows_no_traceback_of_ours(delay: float, tmp_path: Path) -> None:
+    code, errors = interrupted("estimate", "llama-8b", delay=delay, number=signal.SIGINT, tmp_path=tmp_path)
+    assert code in (0, 1, 130, -signal.SIGINT)  # done before, or the interpreter itself was still starting
+    assert "kvcalc" not in errors.replace("from kvcalc.cli import run", "").replace("kvcalc/cli/__init__.py", "")
+
+
+def test_a_closed_input_is_an_empty_one() -> None:
+    command = f"{sys.executable} -m kvcalc estimate --gguf - <&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("target", ["> /dev/full", "| true"])
+def test_an_error_as_json_that_nobody_reads_keeps_its_code(target: str) -> None:
+    command = f"set -o pipefail; {sys.executable} -m kvcalc estimate nope-model --json {target}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False)
+
+
+def test_a_file_outside_a_repository_is_refused(cli: Cli) -> None:
+    for name in ("../x", "/etc/x", "a/../../x"):
+        assert cli("estimate", "--hub", "a/b", "--file", name).code == 2
