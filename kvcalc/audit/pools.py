@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kvcalc.audit.explain import common_guesses, dtype_guesses, explain, layer_guesses
-from kvcalc.audit.findings import Finding, Range, check, figure_text, finding, total_of
+from kvcalc.audit.findings import Finding, Range, check
 from kvcalc.audit.kept import Kept, kept_of, states_of
-from kvcalc.audit.settings import Settings, windows_of
+from kvcalc.audit.settings import Settings
 from kvcalc.core.log_facts import Figure, Load, Statement
 from kvcalc.core.model import Model
 from kvcalc.dtypes import Dtype

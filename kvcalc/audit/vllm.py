@@ -57,7 +57,8 @@ def _findings(run: Run) -> list[Finding]:
 def _tell(run: Run, settings: Settings) -> None:
     """Which release's rules these are."""
     rules = rules_of(run.way.release)
-    settings.rules = rules.said if rules else f"{find_engine('vllm').releases.known[0]}, as {run.way.release} counts"
+    own = rules is not None and run.own_rules
+    settings.rules = rules.said if own and rules else f"{run.answering}, as {run.way.release} counts"
 
 
 def _taken(way: Way) -> str:
@@ -77,7 +78,7 @@ def _settled(run: Run, found: list[Finding], others: list[list[Finding]]) -> lis
 def _of_other_releases(run: Run) -> list[list[Finding]]:
     """Under other releases' rules, where the log's own are not among those that were checked."""
     rules = rules_of(run.way.release)
-    if rules is not None and not rules.stand_in:
+    if rules is not None and run.own_rules and not rules.stand_in:
         return []
     return [_findings(run.varied(replace(run.way, release=release))) for release in OTHER_WAYS]
 

@@ -95,20 +95,25 @@ class Run:
         return Run(self.load, self.model, self.settings, way)
 
     @property
+    def answering(self) -> str:
+        """The release whose rules answer: the log's own, or the first after it that is known to serve the model."""
+        return answering(self.way.release, self.model)
+
+    @property
+    def own_rules(self) -> bool:
+        """Whether the engine answers for the release itself."""
+        return self.answering == self.way.release
+
+    @property
     def era(self) -> Era:
         """What is special of the release, where the engine doesn't know it itself; the newest where it does."""
         return ERAS[-1] if self.own_rules else era_of(self.way.release)
 
     @property
-    def own_rules(self) -> bool:
-        """Whether the engine answers for the release."""
-        return rules_of(self.way.release) is not None
-
-    @property
     def by_blocks(self) -> bool:
         """Whether tokens are counted by blocks, so that the concurrency is a figure of its own."""
         rules, change = rules_of(self.way.release), "tokens_by_concurrency"
-        if rules is None:
+        if rules is None or not self.own_rules:
             return self.era.tokens_by_blocks
         return change not in rules and any(each.name == change for each in find_engine("vllm").releases.changes)
 
@@ -168,8 +173,7 @@ class Run:
     def _release(self) -> Iterable[str]:
         if self.own_rules:
             return (f"release={self.way.release}",) if self.way.release else ()
-        oldest = f"release={find_engine('vllm').releases.known[0]}"
-        return (oldest, *self.era.options, *(self.era.stateful if has(self.model, Recurrent) else ()))
+        return (f"release={self.answering}", *self.era.options, *(self.era.stateful if has(self.model, Recurrent) else ()))
 
     def _stated(self) -> Iterable[str]:
         given = {text.partition("=")[0] for text in self.settings.given.options}
@@ -208,6 +212,16 @@ def rules_of(release: str) -> Rules | None:
         return find_engine("vllm").releases.find(release or None)
     except KvcalcError:
         return None
+
+
+def answering(release: str, model: Model | None) -> str:
+    """The release itself where the engine answers for it; else the first later one that does: the log shows that it ran."""
+    engine = find_engine("vllm")
+    rules = rules_of(release)
+    if not release or model is None or (rules is not None and not engine.serves(model, rules).refused):
+        return release if rules is not None else engine.releases.known[0]
+    later = (known for known in engine.releases.known if number_of(known) > number_of(release))
+    return next((known for known in later if not engine.serves(model, engine.releases.find(known)).refused), release)
 
 
 def era_of(release: str) -> Era:

@@ -152,7 +152,7 @@ class _Loads:
         load.layer_widths.clear()
         load.version = match.groupdict().get("version") or load.version
 
-    def _version(self, row: Row, number: int, _text: str, match: re.Match[str]) -> None:
+    def _version(self, row: Row, _number: int, _text: str, match: re.Match[str]) -> None:
         """A server that starts anew: what an earlier one loaded is done."""
         self._close(row.engine)
         self._servers[row.engine] = match["version"]

@@ -15,7 +15,8 @@ from typing import Literal
 # start: a new load of a model. context: a new cache for the model that was loaded. setting: groups are settings.
 # pairs: every key and value of the line. shape, metadata, width: what the engine read of the model.
 # statement: what it says of its cache. part: something that the next statement, or the end, completes.
-# version: that of a server which starts engines. memory: a statement of what a rank has; one that has spoken before speaks of another start.
+# version: that of a server which starts engines. memory: a statement of what a rank has; one that has spoken before
+# speaks of another start.
 Role = Literal["start", "context", "setting", "pairs", "shape", "metadata", "width", "statement", "memory", "version", "part"]
 
 
