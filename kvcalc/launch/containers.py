@@ -16,7 +16,6 @@ from kvcalc.launch.yaml_tree import Text
 
 Env = Mapping[str, Word]
 Tree = dict[str, Any]
-__all__ = ["compose_service", "count", "found_in", "kubernetes", "of_image", "variables"]
 
 
 def interpolated(text: str, env: Env) -> tuple[str, tuple[str, ...]]:

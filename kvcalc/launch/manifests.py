@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvcalc.launch import containers
+from kvcalc.launch.docker import of_image
 from kvcalc.launch.env_files import env_file
 from kvcalc.launch.programs import recognise
 from kvcalc.launch.script import commands_of
@@ -155,7 +156,7 @@ def _helm(tree: Tree, env: Env, _files: Mapping[str, str]) -> Iterator[Command]:
         image = f"{spec.get('repository', '')}:{spec.get('tag', '')}"
         command = Command(words, {**env, **variables}, f"modelSpec {spec.get('name', '')}", "vllm", settings=settings)
         command = replace(command, model=str(spec.get("modelURL", "")), replicas=containers.count(spec.get("replicaCount")) or 1)
-        yield replace(containers.of_image(command, image), engine="vllm", gpus=containers.count(spec.get("requestGPU")))
+        yield replace(of_image(command, image), engine="vllm", gpus=containers.count(spec.get("requestGPU")))
 
 
 def _is_sky(tree: Tree) -> bool:

@@ -12,12 +12,11 @@ from kvcalc.launch.env_files import find_file
 from kvcalc.launch.flags import LLAMA_NAMES, MODELS, Reading, is_flag, read_words
 from kvcalc.launch.names import names_of
 from kvcalc.launch.ollama import ollama_launch
-from kvcalc.launch.programs import Program, base_of, engine_of_image, recognise
+from kvcalc.launch.programs import Program, base_of, recognise
 from kvcalc.launch.roles import decides, env_counts
-from kvcalc.launch.scalars import read_loose
 from kvcalc.launch.script import commands_of
 from kvcalc.launch.tables import table
-from kvcalc.launch.values import COUNTED, NO_EFFECT, UNREADABLE, Command, Flag, Launch, Slip, Word
+from kvcalc.launch.values import COUNTED, NO_EFFECT, Command, Flag, Launch, Slip, Word
 
 SHELLS = {"sh", "bash", "zsh", "dash", "ash", "cmd", "powershell", "pwsh"}
 HANDS_ON = {"ssh", "tmux", "screen", "eval", "wsl", "su", "sudo", "xargs", "parallel", "nohup", "watch", "env"}
@@ -266,6 +265,3 @@ def _overrides(reading: Reading, program: Program, files: Mapping[str, str]) -> 
 
     for name, held in plain_mapping(text).items():
         take_setting(reading, name, held)
-
-
-__all__ = ["UNREADABLE", "engine_of_image", "launches_of", "read_loose", "take_setting"]

@@ -12,8 +12,6 @@ _SPEAKS = re.compile(
     r"contextsize|quant|tokens?|nsa|dsa|mamba|swa|window|blocks?|graph|engram)(?=$|[-_.])|cpu_offload",
     re.IGNORECASE,
 )
-# Variables of the surroundings that decide which cards there are.
-CARDS = frozenset(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"))
 _ENV = {
     "vllm": re.compile(r"VLLM_\w+|PYTORCH_CUDA_ALLOC_CONF|LMCACHE_\w+"),
     "sglang": re.compile(r"SGLANG_\w+|SGL_\w+|PYTORCH_CUDA_ALLOC_CONF"),
