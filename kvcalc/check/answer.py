@@ -12,7 +12,7 @@ from kvcalc.core.model import Tally
 from kvcalc.engines.fit import BATCH, TOKENS, Fit, budget_of
 from kvcalc.engines.requests import DEFAULT_TOKENS
 from kvcalc.errors import ExitCode, KvcalcError, UsageError
-from kvcalc.launch.scalars import is_placeholder
+from kvcalc.launch.scalars import holds_placeholder
 from kvcalc.launch.tables import table, version
 from kvcalc.launch.values import AMBIGUOUS, REMOVED, UNKNOWN, UNREADABLE, Flag, Launch
 from kvcalc.units import format_bytes
@@ -84,7 +84,7 @@ def _card(launch: Launch, room: Room) -> str:
 def _refused_flags(launch: Launch) -> Iterator[str]:
     """Flags that stop the engine before it looks at a model: values that are none, and names that the stated release lacks."""
     for flag in launch.named(UNREADABLE):
-        if not is_placeholder(str(flag.value)) and launch.program:
+        if launch.program and not holds_placeholder(str(flag.value)):
             yield f"{_place(flag)}{flag.written} {flag.value}: {flag.note}"
     if _release_known(launch):
         for flag in launch.named(REMOVED, AMBIGUOUS, UNKNOWN):

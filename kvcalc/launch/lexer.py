@@ -116,7 +116,9 @@ class Lexer:
     def _escaped(self) -> Iterator[Token]:
         """A continued line, a broken continuation, or one character that is meant as it stands."""
         broken = _BROKEN.match(self.text, self.at + 1)
-        if self.text.startswith("\n", self.at + 1):
+        if self.at + 1 >= len(self.text):
+            self.at += 1  # nothing follows that could be meant
+        elif self.text.startswith("\n", self.at + 1):
             self.at += 2
             self.line += 1
         elif broken:

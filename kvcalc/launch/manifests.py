@@ -198,8 +198,14 @@ def _swap(tree: Tree, env: Env, _files: Mapping[str, str]) -> Iterator[Command]:
         if not isinstance(model, dict) or not isinstance(model.get("cmd"), str):
             continue
         macros = {**_inside(tree.get("macros")), **_inside(model.get("macros"))}
-        text = _with_macros(model["cmd"], {**macros, "MODEL_ID": name})
+        text = _one_line(_with_macros(model["cmd"], {**macros, "MODEL_ID": name}))
         yield from commands_of(text, {**env, **containers.variables(model.get("env"))}, f"models.{name}")
+
+
+def _one_line(text: str) -> str:
+    """A command over several lines as llama-swap starts it: comments left out, ends of lines as blanks."""
+    lines = [line.strip().removesuffix("\\") for line in text.split("\n") if not line.lstrip().startswith("#")]
+    return " ".join(lines)
 
 
 def _with_macros(text: str, macros: Mapping[str, Any]) -> str:

@@ -202,6 +202,8 @@ def _extra(reading: Reading, program: Program) -> Iterator[Slip]:
     """Words that no flag takes and that are no model."""
     taken = 1 if program.engine in _HAS_POSITIONAL else 0
     for word in reading.positionals[taken:]:
+        if word.asks:
+            continue  # a variable that may hold flags, or nothing
         yield Slip(word.line, f"{word.text[:60]!r} belongs to no flag")
 
 

@@ -24,6 +24,11 @@ def is_placeholder(text: str) -> bool:
     return bool(_PLACEHOLDER.fullmatch(text.strip()))
 
 
+def holds_placeholder(text: str) -> bool:
+    """Whether a text has such a stand-in somewhere in it."""
+    return is_placeholder(text) or bool(re.search(r"<[A-Za-z][\w -]{0,60}>", text))
+
+
 def read_size(text: str) -> int | str:
     """A size as vLLM reads it: 25.6k = 25,600, 1M = 1,048,576, and ``auto``. Raises UnreadableError."""
     match = _SIZE.fullmatch(text.strip())
