@@ -68,7 +68,8 @@ def answer(launch: Launch, find_model: Callable[[Launch], Known], room: Room) ->
         return replace(found, verdict=OPEN, why=(asked.stand_in, *found.why)) if asked.stand_in else found
     except KvcalcError as problem:
         verdict = NO_RULES if asked.stand_in else REFUSED
-        return Answer(launch, verdict, (problem.what,), asked, problem=problem, notes=(*known.notes, *asked.notes))
+        why = (asked.stand_in, problem.what) if asked.stand_in else (problem.what,)
+        return Answer(launch, verdict, why, asked, problem=problem, notes=(*known.notes, *asked.notes))
 
 
 def _card(launch: Launch, room: Room) -> str:

@@ -166,9 +166,9 @@ def question(launch: Launch, model: Model, weights: tuple[int, str] | None, room
         ranks //= sizes["dp_size"]
         settings["attn-dp-size"] = sizes["dp_size"]
         notes.append(f"DP attention: {sizes['dp_size']} groups, each with a cache of its own, within the tensor-parallel ranks")
-    options = _options(launch, engine, settings, names, room)
-    unknown = _unknown_release(engine, options)
-    options = {name: held for name, held in options.items() if name != "release" or not unknown}
+    options, untold = _options(launch, engine, settings, names, room)
+    unknown = _unknown_release(engine, options) or other_platform(launch) or "; ".join(untold)
+    options = {name: held for name, held in options.items() if name != "release" or not _unknown_release(engine, options)}
     length, batch = _length(settings, names), _number(settings, names.batch)
     width = _dtype(settings, options)
     request = Request(k_dtype=width, v_dtype=width, options=options)
@@ -188,6 +188,19 @@ def _unknown_release(engine: Engine, options: Mapping[str, OptionValue]) -> str:
         engine.releases.find(str(options["release"]) if "release" in options else None)
     except EngineError as problem:
         return f"{problem.what}: those of {engine.releases.newest} are taken, and promise nothing"
+    return ""
+
+
+_OTHER = re.compile(r"rocm|amd|gaudi|hpu|tpu|ascend|npu|xpu|neuron|mlu|-cpu", re.IGNORECASE)
+
+
+def other_platform(launch: Launch) -> str:
+    """That a launch is meant for another platform than CUDA, whose backends the rules are; nothing where it isn't."""
+    if launch.engine not in ("vllm", "sglang", "tensorrt-llm", "lmdeploy"):
+        return ""
+    variables = " ".join(name for name in launch.settings if name.startswith("env:"))
+    if _OTHER.search(launch.image) or re.search(r"ROCM|AITER|HIP_|HABANA|ASCEND|VLLM_CPU", variables):
+        return "the rules are those of CUDA's backends, and this is meant for another platform: they promise nothing"
     return ""
 
 
@@ -254,7 +267,9 @@ _RENAMED: dict[str, dict[str, str]] = {
 }
 
 
-def _options(launch: Launch, engine: Engine, settings: Mapping[str, Any], names: Names, room: Room) -> dict[str, OptionValue]:
+def _options(
+    launch: Launch, engine: Engine, settings: Mapping[str, Any], names: Names, room: Room
+) -> tuple[dict[str, OptionValue], list[str]]:
     """The engine's options that the settings give."""
     known = {option.name for option in engine.options}
     apart = {*names.tp, *names.pp, *names.dp, *names.share, *engine.memory.named_by}
@@ -265,7 +280,19 @@ def _options(launch: Launch, engine: Engine, settings: Mapping[str, Any], names:
         if own in known and own != "dtype" and not {name, own} & apart and not isinstance(held, dict | list):
             texts[own] = str(held).lower() if isinstance(held, bool) else str(held)
     texts |= _derived(launch, settings, known, room)
-    return engine.parse_options([f"{name}={text}" for name, text in texts.items()])
+    return _parsed(engine, texts)
+
+
+def _parsed(engine: Engine, texts: Mapping[str, str]) -> tuple[dict[str, OptionValue], list[str]]:
+    """The options with their values, and those whose value the rules don't know."""
+    found: dict[str, OptionValue] = {}
+    untold: list[str] = []
+    for name, text in texts.items():
+        try:
+            found |= engine.parse_options([f"{name}={text}"])
+        except UsageError:
+            untold.append(f"{name} {text[:60]} is not known to the rules")
+    return found, untold
 
 
 # Settings that count by other ways than an option of the same name.

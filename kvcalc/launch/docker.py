@@ -55,8 +55,8 @@ def of_image(command: Command, image: str) -> Command:
     """The command with what its image says: the engine and its release."""
     engine = engine_of_image(image)
     if not engine:
-        return command
-    return replace(command, engine=engine, release=release_of_image(image, engine) or command.release)
+        return replace(command, image=image)
+    return replace(command, image=image, engine=engine, release=release_of_image(image, engine) or command.release)
 
 
 def _takes_value(name: str) -> bool:

@@ -160,6 +160,7 @@ def _launch(command: Command, program: Program) -> Launch:
         tuple(dict.fromkeys(asks)),
         tuple(slips),
         tuple(spliced),
+        command.image,
     )
 
 

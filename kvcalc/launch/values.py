@@ -43,6 +43,7 @@ class Command:
     place: str = ""
     engine: str = ""
     release: str = ""
+    image: str = ""
     gpus: int | None = None
     gpu: str = ""
     replicas: int = 1
@@ -93,6 +94,7 @@ class Launch:
     asks: tuple[str, ...] = ()
     slips: tuple[Slip, ...] = ()
     notes: tuple[str, ...] = ()
+    image: str = ""
 
     def named(self, *verdicts: str) -> tuple[Flag, ...]:
         """The flags with one of these verdicts."""

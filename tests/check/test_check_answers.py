@@ -266,3 +266,23 @@ def test_vllms_refusal_names_the_longest(cli: Cli) -> None:
     longest = next(change["after"] for change in answer["changes"] if change["flag"] == "--max-model-len")
     assert f"{int(longest):,}" in answer["why"][1]
     assert "16 GiB are needed" in answer["why"][1]
+
+
+ELSEWHERE = (
+    "docker run vllm/vllm-openai-rocm:latest deepseek-ai/DeepSeek-V3 --block-size 1 --max-model-len 4k",
+    "VLLM_ROCM_USE_AITER=1 vllm serve deepseek-ai/DeepSeek-V3 --block-size 1 --max-model-len 4k",
+)
+
+
+@pytest.mark.parametrize("line", ELSEWHERE)
+def test_another_platform_is_refused_nothing(cli: Cli, line: str) -> None:
+    code, answer = answered(cli, line, "--memory", "192GiB", "--weights", "90GB")
+    assert (code, answer["verdict"]) == (4, "not answered")
+    assert "another platform" in answer["why"][0]
+
+
+def test_a_value_that_the_rules_do_not_know_promises_nothing(cli: Cli) -> None:
+    line = "sglang serve --model-path Qwen/Qwen3-8B --attention-backend wave --context-length 4096"
+    code, answer = answered(cli, line, "--memory", "80GiB", "--weights", "16GB")
+    assert (code, answer["verdict"]) == (0, "open")
+    assert "wave" in answer["why"][0]
