@@ -48,15 +48,19 @@ def command(
             show_default=False,
         ),
     ] = None,
-    batch: Annotated[str, Option("--batch", "-b", help="B: sequences.", rich_help_panel="Request")] = "1",
+    batch: Annotated[
+        str | None, Option("--batch", "-b", help="B: sequences; 1 unless said.", rich_help_panel="Request", show_default=False)
+    ] = None,
 ) -> int:
     """Which model is cheap to serve at my lengths."""
     check_targets(drawing, forcing.force)
     lengths = list(islice(parse_counts(str(DEFAULT_TOKENS) if tokens is None else tokens), MAX_LENGTHS + 1))
     if len(lengths) > MAX_LENGTHS:
         raise UsageError(f"--tokens names over {MAX_LENGTHS} lengths", fix="kvcalc sweep prints longer tables")
-    engine, request = engine_and_request(types, rules)
-    asked = replace(request, batch_size=parse_count(batch, "a value of --batch"))
+    engine, asked = engine_and_request(types, rules)
+    if batch is not None:
+        origins = {**asked.origins, "batch_size": "flag --batch"}
+        asked = engine.with_sequences(replace(asked, batch_size=parse_count(batch, "a value of --batch"), origins=origins))
     models = load_many(naming, many.models)
     if tokens is None:
         asked = replace(asked, origins={**asked.origins, "tokens": "default"})

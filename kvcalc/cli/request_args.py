@@ -27,7 +27,7 @@ def engine_and_request(types: Types, rules: Rules, size: OneSize | None = None) 
     lengths = _lengths(size.lengths, origins) if size and size.lengths is not None else ()
     if lengths and (tokens is not None or batch is not None):
         raise UsageError("--lengths says both how long and how many", fix="leave out --tokens and --batch")
-    return engine, Request(
+    request = Request(
         batch_size=batch or 1,
         tokens=tokens,
         k_dtype=k_dtype,
@@ -41,6 +41,7 @@ def engine_and_request(types: Types, rules: Rules, size: OneSize | None = None) 
         options=engine.parse_options(rules.option),
         origins=origins,
     )
+    return engine, engine.with_sequences(request)
 
 
 def _given(text: str | None, name: str, flag: str, origins: dict[str, str]) -> int | None:

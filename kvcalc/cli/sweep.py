@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from io import TextIOWrapper
-from itertools import chain
+from itertools import chain, islice
 from typing import Annotated, TextIO
 
 from typer import Option
@@ -56,7 +56,10 @@ def command(
     tokens: Annotated[
         str, Option("--tokens", "-t", help="1k..32k doubles, 1k..32k:4k steps, 1k,3000,32k lists.", rich_help_panel="Request")
     ] = DEFAULT_TOKENS,
-    batch: Annotated[str, Option("--batch", "-b", help="The same for batches.", rich_help_panel="Request")] = "1",
+    batch: Annotated[
+        str | None,
+        Option("--batch", "-b", help="Batches: 1 unless said.", rich_help_panel="Request", show_default=False),
+    ] = None,
     memory: Annotated[
         str | None, Option("--memory", help="Mark which cells fit: 24GiB, 24GB.", rich_help_panel="Request", show_default=False)
     ] = None,
@@ -106,13 +109,16 @@ def _page_parts(grid: Grid) -> tuple[list[Estimate], list[int]]:
     raise UsageError("a page needs a figure at the shortest length, and all are refused there", fix="leave out --html")
 
 
-def _grid(many: ManyModels, naming: Naming, types: Types, rules: Rules, tokens: str, batch: str) -> Grid:
+def _grid(many: ManyModels, naming: Naming, types: Types, rules: Rules, tokens: str, batch: str | None) -> Grid:
     parse_counts(tokens)  # the whole text is checked before anything is read
-    batches = tuple(value for value, _ in zip(parse_counts(batch, "a batch"), range(MAX_AXIS + 1), strict=False))
+    batches = tuple(islice(parse_counts(batch, "a batch"), MAX_AXIS + 1)) if batch is not None else ()
     if len(batches) > MAX_AXIS:
         raise UsageError(f"--batch names over {MAX_AXIS:,} values", fix="take a larger step")
     pairs = type_axis(types)
     engine, request = engine_and_request(Types(), rules)
+    if len(batches) == 1:
+        engine.with_sequences(replace(request, batch_size=batches[0], origins={**request.origins, "batch_size": "flag --batch"}))
+    batches = batches or (request.batch_size,)
     models = load_many(naming, many.models, DEFAULT_PRESET)
     if not references(naming, many.models):
         warn(f"no model is named: {DEFAULT_PRESET} is taken")

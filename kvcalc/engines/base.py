@@ -17,7 +17,7 @@ from kvcalc.core.model import Model, OptionValue, Request, Tally
 from kvcalc.engines.options import Option, parse_options
 from kvcalc.engines.releases import Releases, Rules
 from kvcalc.engines.requests import require_layers
-from kvcalc.errors import EngineError
+from kvcalc.errors import EngineError, UsageError
 from kvcalc.values import value
 
 Figure = Callable[[int, int], int]  # (batch_size, tokens) → bytes
@@ -172,6 +172,7 @@ class Engine(ABC):
     releases: ClassVar[Releases]
     own_options: ClassVar[tuple[Option, ...]] = ()
     memory: ClassVar[Memory] = Memory()
+    sequences_option: ClassVar[str] = ""  # the option that fixes how many sequences there are
     reads_file: ClassVar[bool] = False  # works from the file's own keys, not from the model's layers
     excluded: ClassVar[tuple[str, ...]] = ("weights", "activations and workspace", "allocator padding and fragmentation")
 
@@ -218,6 +219,20 @@ class Engine(ABC):
         if not self.releases.versioned or any(option.name == "release" for option in self.own_options):
             return self.own_options
         return (*self.own_options, Option("release", "text", "the release whose rules apply", self.releases.newest))
+
+    def with_sequences(self, request: Request) -> Request:
+        """The request with as many sequences as an option of the engine's own fixes. Raises UsageError for another number."""
+        fixed = request.options.get(self.sequences_option)
+        if not isinstance(fixed, int) or request.lengths:
+            return request
+        said = request.origins.get("batch_size", "default")
+        if not said.startswith("default") and request.batch_size != fixed:
+            raise UsageError(
+                f"{request.batch_size:,} sequences are asked for, and -o {self.sequences_option}={fixed} says otherwise",
+                fix=f"give the number once, by --batch or by -o {self.sequences_option}",
+            )
+        origins = {**request.origins, "batch_size": f"-o {self.sequences_option}"}
+        return replace(request, batch_size=fixed, origins=origins)
 
     def parse_options(self, texts: list[str]) -> dict[str, OptionValue]:
         """``["block-size=32", "kv-unified"]`` → values by option name. Raises UsageError."""

@@ -116,9 +116,10 @@ def _refused(cell: Cell, problem: KvcalcError) -> Refused:
 
 
 def _type_names(grid: Grid, plan: Plan) -> tuple[str, str]:
-    """The types that the engine takes: its own default may be another than the model's type."""
-    if not grid.engine.reads_file:
+    """The types that the engine takes: an option of its own, or its default, may name others than the model's."""
+    try:
+        found = plan.at(grid.batches[0], next(iter(grid.lengths()), 1)).tally.request
+        return str(found["k_dtype"][0]), str(found["v_dtype"][0])
+    except (UnsupportedError, ConfigError, UsageError):  # this length is refused; another may not be
         types, _ = resolve_types(plan.model, plan.request)
         return types.k.name, types.v.name
-    resolved = plan.at(grid.batches[0], next(iter(grid.lengths()), 1)).tally.request
-    return str(resolved["k_dtype"][0]), str(resolved["v_dtype"][0])

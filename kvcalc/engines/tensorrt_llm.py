@@ -33,7 +33,7 @@ from kvcalc.engines.options import Option
 from kvcalc.engines.ranks import copy_request, share_of, sharing, stages
 from kvcalc.engines.releases import Releases, Rules
 from kvcalc.engines.requests import refuse_draft, resolve_request
-from kvcalc.errors import EngineError
+from kvcalc.errors import EngineError, UsageError
 from kvcalc.units import ceil_div, format_bytes, parse_counts
 
 TOKENS_PER_BLOCK = 32
@@ -100,7 +100,7 @@ def allocate(model: Model, request: Request) -> Tally:
     fits = not settings.bounded or all(_holds(stage, settings, longest) for _, stage, _ in found)
     return Tally(
         tallies,
-        request={**resolved, **_facts(request, settings)},
+        request={**resolved, **_type_facts(types, request), **_facts(request, settings)},
         report=_report(pools, settings, found),
         warnings=_waiting(request) if fits else (),
         notes=(f"one rank of {sharing(request) * request.dp_size}, the heaviest",)
@@ -265,10 +265,21 @@ def _cache_types(types: Types, request: Request) -> Types:
     asked = request.options.get("kv-cache-dtype", "auto")
     if asked != "auto":
         dtype = find_dtype(str(asked))
+        for said in (request.k_dtype, request.v_dtype):
+            if said is not None and said != dtype:
+                what = f"the cache's type is given twice: {said.name} and -o kv-cache-dtype={asked}"
+                raise UsageError(what, fix="give one of them")
         return replace(types, k=dtype, v=dtype)
     if types.k != types.v:
         raise EngineError("TensorRT-LLM caches keys and values in one type", "--k-dtype", "name one with --dtype")
     return types
+
+
+def _type_facts(types: Types, request: Request) -> dict[str, tuple[object, str]]:
+    """The cache's type, where an option of the engine's own names it."""
+    if request.options.get("kv-cache-dtype", "auto") == "auto":
+        return {}
+    return {side: (dtype.name, "-o kv-cache-dtype") for side, dtype in (("k_dtype", types.k), ("v_dtype", types.v))}
 
 
 class TensorrtPlan(Plan):

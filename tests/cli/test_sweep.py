@@ -261,3 +261,20 @@ def test_a_model_whose_file_lacks_an_input_stands_refused_among_others(engine: s
     alone = cli("sweep", "bart-base", "--tokens", "1k", "--engine", engine, "--json")
     assert alone.code == cli("estimate", "bart-base", "--engine", engine).code
     assert alone.json["error"]["what"] == second["error"]["what"]
+
+
+def test_types_are_those_that_the_engine_takes(cli: Cli) -> None:
+    """An option of the engine's own names the cache's type; the model's is another."""
+    for engine, name in (("vllm", "fp8"), ("sglang", "fp8_e4m3"), ("tensorrt-llm", "fp8")):
+        ran = cli("sweep", "llama-8b", "-e", engine, "-o", f"kv-cache-dtype={name}", "-t", "1k", "--format", "csv")
+        k_dtype, v_dtype = ran.out.splitlines()[1].split(",")[1:3]
+        assert k_dtype == v_dtype != "bfloat16"
+
+
+def test_sequences_that_an_option_fixes_are_the_batch(cli: Cli) -> None:
+    words = ("sweep", "llama-8b", "-e", "llama.cpp", "-o", "parallel=4", "-t", "1k", "--format", "csv")
+    assert cli(*words).out.splitlines()[1].split(",")[3:6] == ["4", "1024", str(4 * 1024 * 131072)]
+    for verb in ("sweep", "compare", "estimate"):
+        assert cli(verb, "llama-8b", "-e", "llama.cpp", "-b", "1", "-o", "parallel=4").code == 2
+    found = cli("fit", "llama-8b", "-e", "llama.cpp", "-o", "parallel=4", "--memory", "24GiB", "--json").json
+    assert found["batch_size"] == 4

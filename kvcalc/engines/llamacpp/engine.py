@@ -273,7 +273,7 @@ class LlamaCppPlan(Counted):
 
         def figure(batch_size: int, tokens: int) -> int:
             sequences = batch_size if fixed is None else int(fixed)
-            if batch_size not in (1, sequences) or sequences > release.max_sequences or sequences * tokens > LARGEST:
+            if batch_size != sequences or sequences > release.max_sequences or sequences * tokens > LARGEST:
                 settings_of(replace(request, tokens=tokens, batch_size=batch_size), hparams, release)  # says what is wrong
                 check(replace(settings, parallel=sequences), hparams, release)
             return rows(context_of(replace(settings, ctx_size=sequences * tokens, parallel=sequences), hparams, release))
@@ -308,6 +308,7 @@ class LlamaCpp(Engine):
     releases = RELEASES
     own_options = OPTIONS
     reads_file = True
+    sequences_option = "parallel"
     excluded = (
         "weights",
         "compute and output buffers",
