@@ -7,6 +7,8 @@ and so does LMCache. A rank holds its share of the heads, one at least, and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from fractions import Fraction
 
 from kvcalc.audit.explain import common_guesses, dtype_guesses, explain, layer_guesses
 from kvcalc.audit.findings import Finding, Range, check
@@ -15,8 +17,10 @@ from kvcalc.audit.settings import Settings
 from kvcalc.core.log_facts import Figure, Load, Statement
 from kvcalc.core.model import Model
 from kvcalc.dtypes import Dtype
-from kvcalc.units import round_up
+from kvcalc.units import format_bytes, round_up
 
+CLOSE = 0.01  # nearer than this a ratio says nothing
+FREE_SHARE = Fraction(9, 10)  # of the free memory that TensorRT-LLM takes unless told otherwise
 NO_SHAPE = "the model's shape isn't known"
 
 
@@ -36,6 +40,11 @@ class _Pool:
 
     def __init__(self, statement: Statement, load: Load, model: Model | None, kept: tuple[Kept, ...], settings: Settings) -> None:
         self.statement, self.load, self.model, self.kept, self.settings = statement, load, model, kept, settings
+
+    def others(self, kind: str) -> list[_Pool]:
+        """The same load's other lines of that kind."""
+        found = [each for each in self.load.of_kind(kind) if each is not self.statement]
+        return [_Pool(each, self.load, self.model, self.kept, self.settings) for each in found]
 
     @property
     def main(self) -> tuple[Kept, ...]:
@@ -57,7 +66,8 @@ class _Pool:
         guesses = layer_guesses(len(kept), self.kept) + common_guesses()
         guesses += dtype_guesses(self.dtype(), kept[0].keys) if kept else []
         ratio = figure.value / predicted if predicted else 0
-        fallback = f"another model, or settings that the log doesn't state: the line is {ratio:.3g} times the prediction"
+        told = f"{ratio:.3g} times the prediction" if abs(ratio - 1) >= CLOSE else f"{figure.value - predicted:+,} bytes off"
+        fallback = f"another model, or settings that the log doesn't state: the line is {told}"
         return explain(figure.low, figure.high, predicted, guesses) or fallback
 
     def check(self, name: str, what: str, predicted: int, kept: tuple[Kept, ...], extra: int = 0) -> list[Finding]:
@@ -74,31 +84,50 @@ def _no_shape(pool: _Pool, figures: dict[str, str]) -> list[Finding]:
     return [each for name, what in figures.items() for each in check(pool.statement, name, what, None, NO_SHAPE)]
 
 
+PAGES = (1, 16, 32, 64, 128, 256)  # tokens of a page where the log doesn't say
+
+
 def _sglang_pool(pool: _Pool) -> list[Finding]:
-    names = {"k_gib": "keys", "v_gib": "values", "total_gib": "keys and values"}
+    names = {"k_gib": ("keys", "k"), "v_gib": ("values", "v"), "total_gib": ("keys and values", "kv")}
     tokens = pool.statement.count("tokens")
     if not pool.kept or tokens is None:
-        return _no_shape(pool, names)
-    kept = _sglang_layers(pool, tokens)
-    sides = {"k_gib": "k", "v_gib": "v", "total_gib": "kv"}
-    found = []
-    for name, what in names.items():
-        each = pool.bytes_of(kept, sides[name])
-        found += pool.check(name, f"pool of {tokens:,} tokens, {what}", tokens * each, kept, pool.settings.page_size * each)
+        return _no_shape(pool, {name: what for name, (what, _) in names.items()})
+    kept, page = _sglang_layers(pool)
+    if kept is None and any(_sglang_layers(other)[0] for other in pool.others("pool")):
+        why = "another pool of the same start is the model's: this one is a draft model's, and its shape isn't known"
+        return [
+            each for name, (what, _) in names.items() for each in check(pool.statement, name, f"second pool, {what}", None, why)
+        ]
+    found: list[Finding] = []
+    for name, (what, side) in names.items():
+        each = pool.bytes_of(kept or pool.main, side)
+        found += pool.check(name, f"pool of {tokens:,} tokens, {what}", tokens * each, kept or pool.main, page * each)
+    if page > 1 and not pool.settings.number("page_size"):
+        why = f"with one page of {page} tokens more, which the log doesn't state: -o page-size={page}"
+        found = [replace(each, why=each.why or why) for each in found]
     return found
 
 
-def _sglang_layers(pool: _Pool, tokens: int) -> tuple[Kept, ...]:
-    """A hybrid has a pool for its sliding layers and one for the others; a draft model has its own."""
+def _sglang_layers(pool: _Pool) -> tuple[tuple[Kept, ...] | None, int]:
+    """A hybrid has a pool for its sliding layers and one for the others; a draft model has its own. And the page."""
     full = tuple(each for each in pool.main if each.kind == "full")
     window = tuple(each for each in pool.main if each.kind == "window")
     draft = tuple(each for each in pool.kept if each.draft)
-    figure = pool.statement.figure("k_gib") or pool.statement.figure("total_gib")
-    side = "k" if pool.statement.figure("k_gib") else "kv"
-    for group in (pool.main, full, window, draft):
-        if group and figure is not None and figure.covers(tokens * pool.bytes_of(group, side)):
-            return group
-    return pool.main
+    stated = pool.settings.number("page_size")
+    for page in (stated,) if stated else PAGES:
+        for group in (pool.main, full, window, draft):
+            if group and all(_within(pool, name, side, group, page) for name, side in _SIDES.items()):
+                return group, page
+    return None, stated or 1
+
+
+_SIDES = {"k_gib": "k", "v_gib": "v", "total_gib": "kv"}
+
+
+def _within(pool: _Pool, name: str, side: str, group: tuple[Kept, ...], page: int) -> bool:
+    """Whether so many tokens, and a page more, may be the figure; where it isn't printed, yes."""
+    figure, tokens, each = pool.statement.figure(name), pool.statement.count("tokens") or 0, pool.bytes_of(group, side)
+    return figure is None or (figure.low <= (tokens + page) * each and tokens * each <= figure.high)
 
 
 def _sglang_swa(pool: _Pool) -> list[Finding]:
@@ -139,12 +168,44 @@ def _paged(pool: _Pool) -> list[Finding]:
 
 
 def _blocks(pool: _Pool) -> list[Finding]:
-    """Blocks × tokens a block are the tokens that another line states."""
+    """Blocks × tokens a block are the tokens that another line states; else a share of the free memory fills them."""
     blocks, size = pool.statement.count("blocks"), pool.settings.number("tokens_per_block")
-    tokens = next((each.count("tokens") for each in pool.load.of_kind("paged", "bytes")), None)
-    if blocks is None or not size or tokens is None:
+    paged = next((each for each in pool.load.of_kind("paged", "bytes") if each.count("tokens")), None)
+    if blocks is None:
         return []
-    return check(pool.statement, "blocks", f"blocks of {size} tokens", round_up(tokens, size) // size, "", "count")
+    if paged is not None and size:
+        predicted = round_up(paged.count("tokens") or 0, size) // size
+        return check(pool.statement, "blocks", f"blocks of {size} tokens", predicted, "", "count", paged.line)
+    free = next((each.figure("available_gib") for each in pool.load.of_kind("free")), None)
+    if free is None:
+        return []
+    if not pool.kept or not size:
+        why = NO_SHAPE if not pool.kept else "the log doesn't say how many tokens a block has: add -o tokens-per-block=…"
+        return check(pool.statement, "blocks", "blocks", None, why, "count")
+    return _filled(pool, free, size)
+
+
+def _filled(pool: _Pool, free: Figure, size: int) -> list[Finding]:
+    """As many blocks as the share of the free memory fills, the last one in part."""
+    what, block = f"blocks of {size} tokens", size * pool.bytes_of(pool.main)
+    low, high = (-(-FREE_SHARE * memory // block) for memory in (free.low, free.high))
+    found = check(pool.statement, "blocks", what, Range(int(low), int(high)), "", "count")
+    if all(each.verdict == "differs" for each in found):
+        why = "the share of the free memory isn't stated: 0.9, the default, would fill other blocks"
+        return check(pool.statement, "blocks", what, None, why, "count")
+    return found
+
+
+def _stated(pool: _Pool) -> list[Finding]:
+    """A server without rules here: the figure stands, with the bytes of its tokens."""
+    name = {"tgi": "TGI (text-generation-inference)", "lmdeploy": "LMDeploy"}[pool.load.engine]
+    tokens, why = pool.statement.count("tokens"), f"there are no rules for {name}: the figure stands as stated"
+    if tokens is not None and pool.kept:
+        each = pool.bytes_of(pool.main)
+        why += f"; {each:,} B a token make {format_bytes(tokens * each)}"
+    return check(pool.statement, "tokens", "tokens that fit", None, why, "count") + check(
+        pool.statement, "blocks", "blocks", None, why, "count"
+    )
 
 
 def _stored(pool: _Pool) -> list[Finding]:
@@ -162,4 +223,6 @@ _RULES: dict[tuple[str, str], Callable[[_Pool], list[Finding]]] = {
     ("tensorrt-llm", "bytes"): _paged,
     ("tensorrt-llm", "blocks"): _blocks,
     ("lmcache", "stored"): _stored,
+    ("tgi", "capacity"): _stated,
+    ("lmdeploy", "capacity"): _stated,
 }

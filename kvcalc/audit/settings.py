@@ -75,8 +75,11 @@ class Settings:
         return self.number("page_size") or 1
 
     def text(self, *names: str) -> str:
-        """The first of ``names`` that the log states, or an empty string."""
+        """The first of ``names`` that the command line gives as an option, or the log states; or an empty string."""
         for name in names:
+            if given := self.given.option(name.replace("_", "-")):
+                self.used[name] = (given, f"-o {name.replace('_', '-')}")
+                return given
             if name in self.load.settings:
                 setting = self.load.settings[name]
                 self.used[name] = (setting.value, f"line {setting.line}")

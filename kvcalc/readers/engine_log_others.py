@@ -41,6 +41,14 @@ TENSORRT_LLM = (
     row("tensorrt-llm", "start", "version", "LLM version: ", r"TensorRT[ -]LLM version: (?P<version>[\w.+\-]{1,60})"),
     row("tensorrt-llm", "setting", "block", "tokens per block: ", rf"Number of tokens per block: {count('tokens_per_block')}"),
     row("tensorrt-llm", "setting", "block", "okensPerBlock: ", rf"[tT]okensPerBlock: {count('tokens_per_block')}"),
+    row("tensorrt-llm", "setting", "block", "tokens per block=", rf"tokens per block={count('tokens_per_block')}"),
+    row(
+        "tensorrt-llm",
+        "statement",
+        "free",
+        "max tokens in paged kv cache",
+        rf"in paged kv cache: total:{size('total_memory_gib')} GiB, available:{size('available_gib')} GiB",
+    ),
     row("tensorrt-llm", "statement", "blocks", "KV cache primary pool: ", rf"blocks in KV cache primary pool: {count('blocks')}"),
     row(
         "tensorrt-llm",
@@ -98,5 +106,24 @@ OLLAMA = (
         "device",
         "kv cache",
         rf'msg="kv cache" device=(?P<device>\S{{1,60}}) size="(?P<total_named>{NAMED_SIZE})"',
+    ),
+)
+
+# Servers without rules here: what they state stands.
+OTHERS = (
+    row(
+        "tgi",
+        "statement",
+        "capacity",
+        "KV-cache blocks: ",
+        rf"text_generation_launcher: KV-cache blocks: {count('tokens')}, size: 1\b",
+    ),
+    row("tgi", "statement", "capacity", "max batch total tokens to ", rf"Setting max batch total tokens to {count('tokens')}"),
+    row(
+        "lmdeploy",
+        "statement",
+        "capacity",
+        "[BlockManager] max_block_count",
+        rf"\[BlockManager\] max_block_count = {count('blocks')}",
     ),
 )

@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from kvcalc.architectures.gguf import OVERRIDES, GgufFields, Row, fields_of, find_row, with_own_widths
 from kvcalc.architectures.lookup import find_architecture
+from kvcalc.architectures.registry_names import upstream
 from kvcalc.architectures.rules import draft_layers
 from kvcalc.core.fields import Field, Fields
 from kvcalc.core.gguf import GgufMetadata
@@ -39,7 +40,9 @@ def model_of_gguf(found: GgufFile, overrides: Mapping[str, Field], assume: str =
     arch = found.metadata.get("general.architecture")
     if not isinstance(arch, str) or not arch:
         raise GgufError("the file names no general.architecture", found.source, _no_architecture(found))
-    metadata, origins = _overridden(found.metadata, arch, overrides)
+    known = upstream(found.metadata)
+    arch = str(known["general.architecture"])
+    metadata, origins = _overridden(known, arch, overrides)
     label = PurePath(found.source).name
     keys = GgufFields(metadata, arch, lambda key: origins.get(key, f"{label}: {key}"), found.source)
     fields, layers, problem = _laid_out(keys, arch, assume, found.source)

@@ -63,7 +63,18 @@ def test_sglang_s_pool_may_hold_one_page_more() -> None:
     size = f"{(tokens + page) * 32 * ROW / GIB:.4f}"
     log = f"server_args=ServerArgs(page_size={page})\n" + line.format(tokens, size, size)
     assert [finding.verdict for finding in findings(log, PLAIN)] == ["agrees", "agrees"]
-    assert [finding.verdict for finding in findings(line.format(tokens, size, size), PLAIN)] == ["differs", "differs"]
+    unsaid = findings(line.format(tokens, size, size), PLAIN)
+    assert [(finding.verdict, "-o page-size=64" in finding.why) for finding in unsaid] == [("agrees", True)] * 2
+    given_ = Given(options=("page-size=16",))
+    assert [finding.verdict for finding in findings(line.format(tokens, size, size), PLAIN, given_)] == ["differs", "differs"]
+
+
+def test_a_second_pool_of_another_shape_is_a_draft_model_s() -> None:
+    line = "KV Cache is allocated. #tokens: 1000000, K size: {0} GB, V size: {0} GB\n"
+    log = line.format(in_gib(1000000 * 32 * ROW)) + line.format(in_gib(1000000 * 7 * 640))
+    found = findings(log, PLAIN)
+    assert [finding.verdict for finding in found] == ["agrees", "agrees", "unchecked", "unchecked"]
+    assert "draft model's" in found[-1].why
 
 
 def test_sglang_s_sliding_layers_have_a_pool_of_their_own() -> None:
@@ -106,6 +117,29 @@ def test_tensorrt_llm_s_older_bytes() -> None:
     log = f"Using 1000 tokens in paged KV cache\nAllocate {1000 * 32 * 2 * ROW} bytes for k/v cache."
     assert only(log, PLAIN).verdict == "exact"
     assert only(log).verdict == "unchecked"
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.9, "agrees"), (0.5, "unchecked")])
+def test_tensorrt_llm_s_blocks_fill_a_share_of_the_free_memory(share: float, verdict: str) -> None:
+    """A last block is begun: 20 GiB · share / (32 tokens · 32 layers · 4 KiB), rounded up."""
+    blocks = int(-(-20 * GIB * share // (32 * 32 * 2 * ROW)))
+    log = "Number of tokens per block: 32.\nMemory usage when calculating max tokens in paged kv cache: total: 40.00 GiB, "
+    log += f"available: 20.00 GiB\nNumber of blocks in KV cache primary pool: {blocks}"
+    assert only(log, PLAIN).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("INFO text_generation_launcher: KV-cache blocks: 1000, size: 1", "TGI"),
+        ("[TM][INFO] [BlockManager] max_block_count = 1000", "LMDeploy"),
+    ],
+)
+def test_a_server_without_rules_is_named_and_its_figure_stands(line: str, name: str) -> None:
+    found = only(line, PLAIN)
+    assert (found.verdict, found.low) == ("unchecked", 1000)
+    assert name in found.why
+    assert ("131,072 B a token" in found.why) == (name == "TGI")
 
 
 SHAPELESS = ("Stored 10 out of total 10 tokens. size: 1.0000 gb", "KV Cache is allocated. #tokens: 1, KV size: 1.00 GB")
