@@ -12,6 +12,7 @@ from kvcalc.launch.ollama import client_launch, options_of_request, repl_launch
 from kvcalc.launch.programs import base_of, pinned
 from kvcalc.launch.reading import launches_of
 from kvcalc.launch.script import commands_of, environment_of
+from kvcalc.launch.typography import tidied, told
 from kvcalc.launch.values import Command, Launch, LaunchError, Word
 
 MAX_BYTES = 2_000_000
@@ -26,8 +27,8 @@ def read_launches(text: str, name: str = "", files: Files | None = None, env: Ma
         raise LaunchError("this is no text", name, "name a script, a manifest or a launch line")
     at_hand = dict(files or {})
     given = {key: Word(held) for key, held in (env or {}).items()}
-    found = list(_launches(text.replace("\r\n", "\n"), name, at_hand, given))
-    return _merged(found)
+    plain, slips = tidied(text.replace("\r\n", "\n"))
+    return told(_merged(list(_launches(plain, name, at_hand, given))), slips)
 
 
 # A code block of a Markdown page, its language left out.

@@ -115,7 +115,7 @@ def _by_flags(words: Sequence[Word]) -> Program | None:
     """The engine whose parser knows the most of a bare list of flags."""
     flags = [word.text.partition("=")[0] for word in words if is_flag(word.text)]
     best, score = "", 0.0
-    for engine in ("vllm", "sglang", "llama.cpp", "lmdeploy"):
+    for engine in ("vllm", "sglang", "llama.cpp", "lmdeploy", "tensorrt-llm", "mlx-lm"):
         known = table(engine)
         now, ever = names_of(engine, ""), known.owners
         bare = [flag.split(".")[0].replace("_", "-") if engine == "vllm" else flag for flag in flags]

@@ -164,3 +164,29 @@ def test_variables_that_ollama_does_not_have() -> None:
     notes = {flag.written: flag.note for flag in launch.named(UNKNOWN)}
     assert "OLLAMA_CONTEXT_LENGTH" in notes["OLLAMA_NUM_CTX"]
     assert "OLLAMA_FLASH_ATTENTION" in notes["OLLAMA_FLASH_ATTN"]
+
+
+TYPESET = {
+    "vllm serve m/x \u2013tensor-parallel-size 2 --max-model-len 4096": {"tensor-parallel-size": 2, "max-model-len": 4096},
+    "vllm serve m/x \u2014max-num-seqs 4": {"max-num-seqs": 4},
+    "vllm serve\u00a0m/x --max-num-seqs\u00a04": {"max-num-seqs": 4},
+    "vllm serve m/x --hf-overrides \u2018{\u201ca\u201d: 1}\u2019": {"hf-overrides": {"a": 1}},
+}
+
+
+@pytest.mark.parametrize("line", TYPESET)
+def test_what_a_page_makes_of_a_line(line: str) -> None:
+    launch = one(line)
+    assert (launch.model, launch.settings) == ("m/x", TYPESET[line])
+    assert [slip.line for slip in launch.slips][:1] == [1]
+
+
+def test_bare_flags_belong_to_the_parser_that_has_them() -> None:
+    lines = {
+        "--tp_size 8 --kv_cache_free_gpu_memory_fraction 0.8": "tensorrt-llm",
+        "-ngl 99 -c 4096 -fa": "llama.cpp",
+        "--mem-fraction-static 0.8 --tp 8": "sglang",
+        "--max-model-len 4096 --kv-cache-dtype fp8": "vllm",
+        "--session-len 4096 --cache-max-entry-count 0.5": "lmdeploy",
+    }
+    assert {line: one(line).engine for line in lines} == lines
