@@ -98,7 +98,7 @@ def _place(flag: Flag) -> str:
 
 def _release_known(launch: Launch) -> bool:
     """Whether the parser of the stated release is among those that were read."""
-    if not launch.release or launch.engine not in ("vllm", "sglang") or not launch.program:
+    if not launch.release or launch.engine not in ("vllm", "sglang", "mlx-lm", "lmdeploy") or not launch.program:
         return False
     releases = table(launch.engine).releases
     return version(releases[0]) <= version(launch.release) <= version(releases[-1])

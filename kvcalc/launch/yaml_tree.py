@@ -82,7 +82,8 @@ class Unfolding:
 
 
 def _text(node: Any) -> Text:
-    return Text(node.value, node.start_mark.line + 1, node.tag.rsplit(":", 1)[-1], node.style is None)
+    below = node.style in ("|", ">")  # a block starts under its sign
+    return Text(node.value, node.start_mark.line + 1 + below, node.tag.rsplit(":", 1)[-1], node.style is None)
 
 
 def plain(held: Any) -> Any:

@@ -72,3 +72,12 @@ def test_the_release_of_an_image_and_of_an_installation() -> None:
         "pip install sglang[all]==0.4.2.post4\nsglang serve --model-path m": "0.4.2.post4",
     }
     assert {text: read_launches(text)[0].release for text in texts} == texts
+
+
+def test_the_line_of_a_flag_in_a_block_of_yaml() -> None:
+    text = (
+        "services:\n  a:\n    image: vllm/vllm-openai\n    entrypoint: [bash, -c]\n    command:\n      - |\n        set -e\n"
+        "        exec vllm serve m/x \\\n          --swap-space 4\n"
+    )
+    (launch,) = read_launches(text, "compose.yaml")
+    assert [text.split("\n")[flag.line - 1].strip() for flag in launch.flags] == ["--swap-space 4"]
