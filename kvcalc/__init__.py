@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kvcalc.api import estimate, load_model
+    from kvcalc.api import compare, estimate, fit, gpus, inspect, load_model, presets, sweep
     from kvcalc.core.layers import Layer
     from kvcalc.core.model import Model, Request, Tally
     from kvcalc.engines import find_engine
@@ -28,9 +28,15 @@ __all__ = [
     "Request",
     "Tally",
     "__version__",
+    "compare",
     "estimate",
     "find_engine",
+    "fit",
+    "gpus",
+    "inspect",
     "load_model",
+    "presets",
+    "sweep",
 ]
 
 _HOMES = {
@@ -43,6 +49,7 @@ _HOMES = {
     "estimate": "kvcalc.api",
     "find_engine": "kvcalc.engines",
     "load_model": "kvcalc.api",
+    **dict.fromkeys(("compare", "fit", "gpus", "inspect", "presets", "sweep"), "kvcalc.api"),
 }
 
 

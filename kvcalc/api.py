@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Mapping
+from html import escape
 from pathlib import Path
+from typing import Any
 
+from kvcalc.answers import Answer, audit, check, compare, engines, fit, gpus, inspect, presets, sweep
 from kvcalc.core.fields import Field
 from kvcalc.core.model import Model, Request
 from kvcalc.dtypes import find_dtype
@@ -12,7 +17,46 @@ from kvcalc.engines import find_engine
 from kvcalc.engines.estimate import Estimate
 from kvcalc.engines.estimate import estimate as _estimate
 from kvcalc.errors import UsageError
-from kvcalc.units import MAX_COUNT
+from kvcalc.units import MAX_COUNT, parse_count
+
+__all__ = [
+    "Answer",
+    "EstimateAnswer",
+    "audit",
+    "check",
+    "compare",
+    "engines",
+    "estimate",
+    "fit",
+    "gpus",
+    "inspect",
+    "load_model",
+    "presets",
+    "sweep",
+]
+
+
+class EstimateAnswer(Estimate):
+    """An estimate that shows itself as the command line does."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON that ``kvcalc estimate --json`` prints."""
+        from kvcalc.reports.to_json import estimate_document
+
+        return json.loads(json.dumps(estimate_document(self)))  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        from rich.console import Console
+
+        from kvcalc.reports.to_table import estimate_view
+
+        console = Console(file=io.StringIO(), width=100, highlight=False, emoji=False, markup=False)
+        with console.capture() as captured:
+            console.print(estimate_view(self, verbose=False))
+        return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
 
 
 def load_model(
@@ -60,9 +104,9 @@ def _from_config(config: Path | str | Mapping[str, object] | None, overrides: Ma
 
 
 def estimate(
-    model: Model,
+    model: Model | str | Path | Mapping[str, object],
     *,
-    tokens: int | None = None,
+    tokens: int | str | None = None,
     batch_size: int = 1,
     dtype: str | None = None,
     k_dtype: str | None = None,
@@ -75,12 +119,15 @@ def estimate(
     dp_size: int = 1,
     engine: str = "exact",
     options: Mapping[str, str] | None = None,
-) -> Estimate:
+) -> EstimateAnswer:
     """Bytes of ``model``'s cache for a request, under ``engine``'s rules. Raises KvcalcError.
 
+    A model is a ``Model``, or whatever the command line takes (a preset, a file or folder, ORG/NAME), or a config object; tokens
+    are a number or written like ``"32k"``.
     ``options`` are the engine's own, as text under their own names. Unsaid, tokens are 4,096 (or the engine's own default) and
     types the model's own, else float16.
     """
+    tokens = parse_count(tokens, "tokens") if isinstance(tokens, str) else tokens
     sizes = {"tokens": tokens, "batch_size": batch_size, "tp_size": tp_size, "pp_size": pp_size, "dp_size": dp_size}
     for name, value in (*sizes.items(), *(("a length", length) for length in lengths)):
         _check_size(name, value, minimum=1)
@@ -104,7 +151,19 @@ def estimate(
         options=chosen.parse_options([f"{name}={value}" for name, value in (options or {}).items()]),
         origins={**origins, "k_dtype": "argument", "v_dtype": "argument"},
     )
-    return _estimate(model, request, chosen)
+    return EstimateAnswer(**vars(_estimate(_model_of(model), chosen.with_sequences(request), chosen)))
+
+
+def _model_of(model: Model | str | Path | Mapping[str, object]) -> Model:
+    """By any name that the command line takes. Raises KvcalcError."""
+    if isinstance(model, Model):
+        return model
+    if isinstance(model, Mapping):
+        return load_model(config=model)
+    from kvcalc.cli.model_args import load
+    from kvcalc.cli.options import Naming
+
+    return load(Naming(), str(model))
 
 
 def _check_size(name: str, value: object, minimum: int) -> None:

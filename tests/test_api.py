@@ -103,7 +103,7 @@ BAD: dict[str, tuple[dict[str, Any], type[KvcalcError]]] = {
     "negative tokens": ({"tokens": -1}, UsageError),
     "boolean tokens": ({"tokens": True}, UsageError),
     "half a token": ({"tokens": 1.5}, UsageError),
-    "a text": ({"tokens": "4k"}, UsageError),
+    "a text": ({"tokens": "many"}, UsageError),
     "ten to the thirty": ({"tokens": 10**30}, UsageError),
     "ten to the five thousand": ({"tokens": 10**5000}, UsageError),
     "no batch": ({"batch_size": 0}, UsageError),

@@ -164,6 +164,19 @@ def main(argv: list[str] | None = None) -> int:
         return _unknown(problem, words)
 
 
+def answer_of(verb: str, words: list[str]) -> int:
+    """Run one verb in this process and return its exit code; what it refuses is raised. Raises KvcalcError."""
+    try:
+        return int(_command(verb).main(args=[verb, *words], prog_name="kvcalc", standalone_mode=False) or ExitCode.OK)
+    except KvcalcError:
+        raise
+    except Exception as problem:
+        message = getattr(problem, "format_message", None)
+        if message is None:
+            raise
+        raise _usage(str(message()), [verb, *words]) from None
+
+
 def _known(problem: KvcalcError, words: list[str]) -> int:
     from kvcalc.cli.output import show_error
 
