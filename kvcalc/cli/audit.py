@@ -6,21 +6,21 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from time import sleep
 from typing import Annotated
 
-from typer import Argument
+from typer import Argument, Option
 
 from kvcalc.audit.audit import audit
 from kvcalc.audit.findings import Audited
-from kvcalc.audit.log_model import file_keys
 from kvcalc.audit.settings import Given
 from kvcalc.cli import progress
+from kvcalc.cli.from_log import own_model
 from kvcalc.cli.grouping import takes_groups
 from kvcalc.cli.model_args import load_reference, references
 from kvcalc.cli.options import Adding, Naming, OneModel, Showing
 from kvcalc.cli.output import show, write_json
 from kvcalc.core.log_facts import EngineLog, Load
-from kvcalc.core.model import Model
 from kvcalc.dtypes import Dtype, find_dtype
 from kvcalc.engines import ENGINES, find_engine
 from kvcalc.errors import ExitCode, LogError, UsageError
@@ -69,15 +69,16 @@ def command(
     naming: Naming,
     adding: Adding,
     showing: Showing,
+    follow: Annotated[bool, Option("--follow", help="Wait for a log that grows until the figures are there.")] = False,
 ) -> int:
     """Hold an engine's own log lines against the prediction, and explain the difference."""
     added, named = given(adding), references(naming, [one.model] if one.model else [])
     if len(named) > 1:
         raise UsageError(f"{len(named)} models are named", fix="name one")
     model = load_reference(named[0], naming) if named else None
-    found = _read(log)
+    found = _followed(log) if follow else _read(log)
     check_options(found.loads, added)
-    audits = [audit(load, model or _own_model(load, found), added.known_to(load.engine)) for load in found.loads]
+    audits = [audit(load, model or own_model(load, found), added.known_to(load.engine)) for load in found.loads]
     _write(found, audits, showing)
     if not all(each.agrees for each in audits):
         return ExitCode.NO
@@ -119,21 +120,40 @@ def _read(log: str) -> EngineLog:
     return read_log_file(Path(log), lambda stream, size: progress.read(stream, size, "reading"))
 
 
-def _own_model(load: Load, log: EngineLog) -> Model | None:
-    """The model that llama.cpp's log dumps key by key, where it dumps enough."""
-    keys = file_keys(load)
-    if keys is None:
-        return None
-    from kvcalc.core.gguf import GgufMetadata
-    from kvcalc.errors import KvcalcError
-    from kvcalc.readers.gguf import GgufFile
-    from kvcalc.readers.gguf_model import model_of_gguf
+POLL_SECONDS = 1.0
+_BEFORE_FIGURES = ("available", "in_use", "hybrid_block", "padding", "free", "estimate")  # said before the cache is made
 
-    source = f"{log.source}: the keys from line {load.line} on"
+
+def _followed(log: str) -> EngineLog:
+    """The log once it states a size, and has grown no more for a while. Raises UsageError for a pipe."""
+    if log == STDIN:
+        raise UsageError("--follow needs a file: a pipe is read to its end", fix="name the file that the engine writes")
+    path, size = Path(log), -1
+    while True:
+        found, grown = _stated(path), _size(path)
+        if found is not None and grown == size:
+            return found
+        size = grown
+        sleep(POLL_SECONDS)
+
+
+def _size(path: Path) -> int:
     try:
-        return model_of_gguf(GgufFile(GgufMetadata(keys), source), {})
-    except KvcalcError:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _stated(path: Path) -> EngineLog | None:
+    """The log, where the last start in it states a size."""
+    if not path.is_file():
         return None
+    try:
+        found = read_log_file(path)
+    except LogError:
+        return None
+    last = found.loads[-1]
+    return found if any(statement.kind not in _BEFORE_FIGURES for statement in last.statements) else None
 
 
 def _write(found: EngineLog, audits: list[Audited], showing: Showing) -> None:

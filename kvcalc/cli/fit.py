@@ -28,6 +28,7 @@ EXAMPLES = (
     "kvcalc fit qwen3-8b --gpu rtx-4090 --weights 16GB --tokens 32k",
     "kvcalc fit gemma-3-4b --memory 8GiB --weights 5GiB --plot fit.png",
     "kvcalc fit gemma-3-27b --gpu h100 --weights 55GB --engine vllm --frontier",
+    "kvcalc fit --log server.log qwen3-32b --tokens 32k",
 )
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?|\.\d{1,9})(%?)", re.ASCII)
 
@@ -49,11 +50,17 @@ def command(
 ) -> int:
     """What fits beside the weights: the largest length for a batch, or the largest batch for a length."""
     check_targets(drawing, forcing.force)
+    logged = None
+    if room.log is not None:
+        from kvcalc.cli.from_log import question
+
+        logged = question(room, one, naming, types, rules)
+        rules = logged.rules
     engine, request = engine_and_request(types, rules, size)
-    place = _place(room)
+    place = _Place(*logged.memory) if logged else _place(room)
     request = _on_cards(place, engine, request)
-    reference = one_reference(naming, one.model)
-    model = load_reference(reference, naming)
+    reference = logged.reference if logged else one_reference(naming, one.model)
+    model = logged.model if logged else load_reference(reference, naming)
     memory = _memory(room, place, engine, model, reference, naming)
     if pairs:
         if drawing.plot is not None or drawing.html is not None:
@@ -137,6 +144,7 @@ def _memory(room: Room, place: _Place, engine: Engine, model: Model, reference: 
         origin=place.origin,
         weights_origin=weights_origin,
         utilization_origin=share_origin,
+        cache_alone=room.log is not None,
     )
 
 

@@ -180,6 +180,12 @@ class Room(Group):
             "--gpu", text="A card by name, with its usable memory (a wrong name lists them).", autocompletion=completion.gpus
         ),
     ] = None
+    log: Annotated[
+        Text,
+        _request(
+            "--log", metavar="FILE", text="An engine's own log: its engine, release, settings, and the memory its cache had."
+        ),
+    ] = None
     device: Annotated[Text, _request("--device", text="Ask a device of this machine what is free: cuda:0 (needs torch).")] = None
     weights: Annotated[
         Text, _request("--weights", text="The whole model's weights: 16GB, or auto to read it. Ranks share them evenly.")

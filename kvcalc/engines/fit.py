@@ -35,6 +35,7 @@ class Memory:
     origin: str = ""
     weights_origin: str = ""
     utilization_origin: str = ""
+    cache_alone: bool = False  # the bytes are those of the cache: weights and shares are taken off already
 
     def budget(self, ranks: int = 1, *, of_rest: bool = False) -> int:
         """What one rank has left for its cache: the weights spread evenly over the ranks that share them.

@@ -147,10 +147,11 @@ def _binding_line(found: Fit) -> Text:
 def _remarks(found: Fit) -> Iterable[tuple[str, str]]:
     if found.gap is not None:
         yield "note", f"its bytes do not only grow: {found.gap:,} does not fit, {found.tokens:,} does"
-    if not found.memory.weights:
+    alone = found.memory.cache_alone
+    if not found.memory.weights and not alone:
         yield "note", "no weights are counted: give --weights (a size, or auto)"
     share, origin = found.engine.memory.share, found.engine.memory.share_origin
-    if found.memory.utilization == 1 and share != "1":
+    if found.memory.utilization == 1 and share != "1" and not alone:
         yield (
             "note",
             f"{found.engine.name} takes {share} of a card ({origin}): --utilization",
