@@ -196,8 +196,15 @@ def _own_variables(text: str, env: Env) -> str:
 
 
 def _booleans(item: str) -> list[Slip]:
-    if getattr(item, "tag", "") == "bool" and getattr(item, "plain", False):
-        return [Slip(getattr(item, "line", 0), f"YAML reads an unquoted {item} as a boolean: write '{item}'")]
+    kinds = {"bool": "a boolean", "int": "a number", "float": "a number"}
+    kind = kinds.get(getattr(item, "tag", "")) if getattr(item, "plain", False) else None
+    if kind:
+        return [
+            Slip(
+                getattr(item, "line", 0),
+                f"YAML reads an unquoted {item} as {kind}, and Kubernetes takes texts only: write '{item}'",
+            )
+        ]
     return []
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kvcalc.launch.names import Match, match
 from kvcalc.launch.roles import decides, speaks_of_memory
-from kvcalc.launch.scalars import UnreadableError, is_placeholder, read_loose, read_scalar
+from kvcalc.launch.scalars import MAX_DEPTH, UnreadableError, is_placeholder, read_loose, read_scalar
 from kvcalc.launch.tables import version
 from kvcalc.launch.values import COUNTED, NAMES_MODEL, NO_EFFECT, UNKNOWN, UNREADABLE, Flag, Word
 
@@ -185,8 +185,9 @@ def _dotted(reading: Reading, found: Match, word: Word, path: list[str], values:
     """``--speculative-config.method mtp``: one JSON value, grown key by key."""
     written = word.text.partition("=")[0]
     name = key_of(reading.engine, found, written.split(".")[0])
-    if not values or is_placeholder(values[0].text):
-        reading.note(Flag(written, name, None, UNREADABLE, word.line, "a value is missing"))
+    if not values or is_placeholder(values[0].text) or len(path) > MAX_DEPTH:
+        why = "a value is missing" if len(path) <= MAX_DEPTH else f"more than {MAX_DEPTH} keys deep"
+        reading.note(Flag(written[:200], name, None, UNREADABLE, word.line, why))
         return
     before = reading.held.get(name)
     grown: dict[str, Any] = {**before} if isinstance(before, Mapping) else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
+from math import isfinite
 from typing import Any
 
 UNKNOWN = object()
@@ -23,6 +24,13 @@ def parsed(text: str, mode: str = "exec") -> ast.AST | None:
 def called(node: ast.Call) -> str:
     """The last name of what is called."""
     return node.func.id if isinstance(node.func, ast.Name) else str(getattr(node.func, "attr", ""))
+
+
+def _plain(held: object) -> Any:
+    """A text, a truth value, nothing, or a number that is one; else UNKNOWN."""
+    if isinstance(held, float) and not isfinite(held):
+        return UNKNOWN
+    return held if isinstance(held, str | int | float | bool | None) else UNKNOWN
 
 
 class Names:
@@ -78,7 +86,7 @@ class Names:
             return UNKNOWN
         depth += 1
         if isinstance(node, ast.Constant):
-            return node.value if isinstance(node.value, str | int | float | bool | None) else UNKNOWN
+            return _plain(node.value)
         if isinstance(node, ast.Name):
             return self.value(self.bound.get(node.id), depth)
         if isinstance(node, ast.Attribute):
@@ -135,7 +143,7 @@ class Names:
             return str(held)
         if name in ("int", "float") and isinstance(held, str):
             try:
-                return int(held) if name == "int" else float(held)
+                return _plain(int(held) if name == "int" else float(held))
             except ValueError:
                 return UNKNOWN
         return held

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 # A small letter multiplies by a power of 1000 and takes a fraction; a capital by a power of 1024, whole numbers only.
@@ -12,7 +13,7 @@ _POWERS = {letter: power for power, letter in enumerate("kmgt", 1)}
 _SIZE = re.compile(r"(\d{1,15})(?:\.(\d{1,9}))?([kmgtKMGT])", re.ASCII)
 _INT = re.compile(r"[+-]?\d+(_\d+)*", re.ASCII)
 _PLACEHOLDER = re.compile(r"<[^<>]*>|\[[A-Z][\w -]*\]|\{\{.*\}\}|\.\.\.|…")
-MAX_JSON = 100_000
+MAX_JSON, MAX_DEPTH = 100_000, 40
 
 
 class UnreadableError(ValueError):
@@ -66,11 +67,29 @@ def read_json(text: str) -> Any:
     if len(text) > MAX_JSON:
         raise UnreadableError("a JSON value of this length is no setting")
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except json.JSONDecodeError as problem:
         raise UnreadableError(f"no JSON: {problem.msg} at column {problem.colno}") from None
     except (RecursionError, ValueError):
         raise UnreadableError("JSON nested too deep, or with a number too long to be real") from None
+    _check(found)
+    return found
+
+
+def _check(held: Any) -> None:
+    """Raises UnreadableError for what is nested too deep, and for numbers that are none (NaN, 1e999)."""
+    level = [held]
+    for _ in range(MAX_DEPTH):
+        if any(isinstance(each, float) and not isfinite(each) for each in level):
+            raise UnreadableError("a number of the JSON is none: NaN or infinite")
+        level = [
+            item
+            for each in level
+            for item in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+        ]
+        if not level:
+            return
+    raise UnreadableError(f"JSON nested deeper than {MAX_DEPTH}")
 
 
 def read_loose(text: str) -> Any:

@@ -286,3 +286,22 @@ def test_a_value_that_the_rules_do_not_know_promises_nothing(cli: Cli) -> None:
     code, answer = answered(cli, line, "--memory", "80GiB", "--weights", "16GB")
     assert (code, answer["verdict"]) == (0, "open")
     assert "wave" in answer["why"][0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "vllm serve m --hf-overrides" + ".a" * 5000 + " 1",
+        "vllm serve m --hf-overrides '" + '{"a":' * 800 + "1" + "}" * 800 + "'",
+        "vllm serve m --hf-overrides '" + "[" * 90_000 + "'",
+        'vllm serve m --hf-overrides \'{"a": NaN, "b": 1e999}\' --hf-overrides.c Infinity --gpu-memory-utilization nan',
+        "from vllm import LLM\nLLM(model='m', rope_theta=1e999, gpu_memory_utilization=float('nan'))",
+        "from vllm import LLM\nLLM(model=" + "-" * 3000 + "1, max_model_len=" + "[" * 900 + "]" * 900 + ")",
+    ],
+    ids=["keys", "objects", "lists", "no numbers", "no numbers in Python", "expressions"],
+)
+@pytest.mark.parametrize("how", [["--settings"], ["--settings", "--json"], ["--json", "--memory", "24GiB"]], ids=" ".join)
+def test_what_no_json_holds(cli: Cli, line: str, how: list[str]) -> None:
+    ran = cli("check", *how, "--", line)
+    assert ran.code in (0, 2, 3, 4)
+    assert "bug" not in ran.err
