@@ -1,4 +1,4 @@
-"""Draw the README's picture of the terminal, light and dark: ``python tests/tools/write_pictures.py``. No font is fetched by it."""
+"""Draw the README's picture of the terminal, light and dark: ``python tests/tools/write_pictures.py``."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ LIGHT = TerminalTheme(
     (36, 41, 47),
     [(36, 41, 47), (164, 14, 38), (17, 99, 41), (125, 78, 0), (9, 80, 160), (130, 80, 190), (27, 124, 131), (90, 96, 102)],
 )
+PLAIN = {"highlight": False, "emoji": False, "markup": False, "force_terminal": True, "width": WIDTH}
 FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
 
@@ -49,7 +50,7 @@ def printed(command: str) -> Text:
         file=out, width=WIDTH, force_terminal=True, color_system="standard", highlight=False, emoji=False, markup=False
     )
     kept = output.console
-    output.console = lambda *_, **__: console  # type: ignore[assignment]
+    output.console = lambda *_, **__: console
     try:
         main(shlex.split(command)[1:])
     finally:
