@@ -61,7 +61,7 @@ def command(
     request = _on_cards(place, engine, request)
     reference = logged.reference if logged else one_reference(naming, one.model)
     model = logged.model if logged else load_reference(reference, naming)
-    memory = _memory(room, place, engine, model, reference, naming)
+    memory = _memory(room, place, engine, model, reference, naming, request)
     if pairs:
         if drawing.plot is not None or drawing.html is not None:
             raise UsageError("--frontier is a table", fix="leave out --plot and --html, or --frontier")
@@ -133,9 +133,11 @@ def _on_cards(place: _Place, engine: Engine, request: Request) -> Request:
     return replace(request, options=options, tp_size=place.count, origins={**request.origins, "tp_size": f"{place.count} cards"})
 
 
-def _memory(room: Room, place: _Place, engine: Engine, model: Model, reference: Reference, naming: Naming) -> Memory:
+def _memory(
+    room: Room, place: _Place, engine: Engine, model: Model, reference: Reference, naming: Naming, request: Request
+) -> Memory:
     weights, weights_origin = _weights(room.weights, model, reference, naming)
-    share, share_origin = _utilization(room.utilization, engine, bool(place.card))
+    share, share_origin = _utilization(room.utilization, engine.share(request.options), bool(place.card))
     return Memory(
         device_bytes=place.bytes,
         weights=weights,
@@ -209,9 +211,9 @@ def _bytes_or_zero(text: str | None) -> int:
     return 0 if text is None or text.strip() == "0" else parse_bytes(text)
 
 
-def _utilization(text: str | None, engine: Engine, whole_card: bool) -> tuple[Fraction, str]:
+def _utilization(text: str | None, by_default: tuple[str, str], whole_card: bool) -> tuple[Fraction, str]:
     if text is None:
-        return (Fraction(engine.memory.share), engine.memory.share_origin) if whole_card else (Fraction(1), "")
+        return (Fraction(by_default[0]), by_default[1]) if whole_card else (Fraction(1), "")
     match = _SHARE.fullmatch(text.strip())
     share = Fraction(match.group(1)) / (100 if match.group(2) else 1) if match else Fraction(0)
     if not 0 < share <= 1:

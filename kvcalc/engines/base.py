@@ -203,6 +203,11 @@ class Engine(ABC):
         """What is held for a request: the tally of its plan."""
         return self.plan(model, request).tally
 
+    def share(self, options: Mapping[str, OptionValue]) -> tuple[str, str]:
+        """The share of a whole card that it takes unless told otherwise, and the rule that says so."""
+        del options
+        return self.memory.share, self.memory.share_origin
+
     def on_card(self, memory: int, name: str) -> Mapping[str, OptionValue]:
         """Options that a card of so many bytes decides where they are unsaid."""
         del memory, name

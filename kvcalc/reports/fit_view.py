@@ -150,7 +150,7 @@ def _remarks(found: Fit) -> Iterable[tuple[str, str]]:
     alone = found.memory.cache_alone
     if not found.memory.weights and not alone:
         yield "note", "no weights are counted: give --weights (a size, or auto)"
-    share, origin = found.engine.memory.share, found.engine.memory.share_origin
+    share, origin = found.engine.share(found.request.options)
     if found.memory.utilization == 1 and share != "1" and not alone:
         yield (
             "note",

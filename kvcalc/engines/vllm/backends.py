@@ -19,7 +19,15 @@ FP8 = frozenset({"fp8", "fp8_e4m3"})
 PER_TOKEN_HEAD = frozenset({"int4_per_token_head", "int8_per_token_head", "fp8_per_token_head"})
 TURBOQUANT = frozenset({"turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc"})
 DEFAULT_BLOCK = 16
-CPU, SM90, SM100 = "cpu", "sm90", "sm100"
+CPU, SM80, SM90, SM100, SM120 = "cpu", "sm80", "sm90", "sm100", "sm120"
+# What -o platform takes, and the kind of device whose rules are those: by vllm/platforms/cuda.py, capability families.
+PLATFORMS = {
+    **dict.fromkeys(("sm75", "sm80", "sm86", "sm87", "sm89"), SM80),
+    "sm90": SM90,
+    **dict.fromkeys(("sm100", "sm103"), SM100),
+    **dict.fromkeys(("sm120", "sm121"), SM120),
+    "cpu": CPU,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,7 @@ class Need:
     nope_dim: int = 0
     query_heads: int = 0  # on one rank
     kv_heads: int = 1
-    dcp: bool = False
+    dcp: int = 1  # decode context parallel ranks
     flashinfer: bool = False  # counts as installed on SM 9.0 too
 
 
@@ -83,8 +91,10 @@ def _types(*names: frozenset[str]) -> Callable[[Need, str], str]:
 
 
 def _flash_attn(need: Need, platform: str) -> str:
-    if need.head_size % 8 or need.head_size > 512:
+    if need.head_size % 8 or need.head_size > (512 if platform in (SM90, SM100) else 256):
         return f"takes no head size {need.head_size}"
+    if need.sink and platform in (SM80, SM120):
+        return "has no attention sinks here"
     if need.cache_dtype in PLAIN:
         return ""
     if need.cache_dtype not in FP8:
@@ -161,9 +171,10 @@ def _flashinfer_mla_sparse_90(need: Need, platform: str) -> str:
 
 
 def _fa_mla_sparse(need: Need, platform: str) -> str:
-    return "has no decode context parallelism" if need.dcp else _types(PLAIN)(need, platform)
+    return "has no decode context parallelism" if need.dcp > 1 else _types(PLAIN)(need, platform)
 
 
+_MIXED_BATCH_HEADS, _DECODE_HEADS = 32, 64  # MIN_HEADS_FOR_BF16_PREFILL, and the smaller of its fp8 decode kernels
 _LARGE_PAGES = (16, 32, 64, 128, 256, 512, 1024)
 
 FLASH_ATTN = Backend("FLASH_ATTN", multiple=16, reject=_flash_attn)
@@ -185,6 +196,9 @@ FI_MLA_SPARSE = Backend("FLASHINFER_MLA_SPARSE", multiple=32, reject=_flashinfer
 FI_MLA_SPARSE_90 = Backend(
     "FLASHINFER_MLA_SPARSE_SM90", multiple=64, reject=_flashinfer_mla_sparse_90, mla=True, sparse=True, page_rows=1
 )
+FI_MLA_SPARSE_120 = Backend(
+    "FLASHINFER_MLA_SPARSE_SM120", multiple=64, reject=_types(frozenset({"fp8_ds_mla"})), mla=True, sparse=True, page_rows=1
+)
 CPU_ATTN = Backend("CPU_ATTN", multiple=32, reject=_types(PLAIN, FP8, frozenset({"fp8_e5m2"})))
 CPU_MLA = Backend("CPU_MLA", sizes=(16,), reject=_types(frozenset({"auto"})), mla=True)
 INDEXER = Backend("DEEPSEEK_V32_INDEXER", sizes=(64,), mla=True, sparse=True)
@@ -193,12 +207,18 @@ INDEXER = Backend("DEEPSEEK_V32_INDEXER", sizes=(64,), mla=True, sparse=True)
 PRIORITIES: dict[tuple[str, bool, bool], tuple[Backend, ...]] = {
     (SM90, False, False): (FLASH_ATTN, FLASHINFER, TRITON, FLEX, TURBO),
     (SM100, False, False): (FLASHINFER, FLASH_ATTN, TRITON, FLEX, TURBO),
+    (SM80, False, False): (FLASH_ATTN, FLASHINFER, TRITON, FLEX, TURBO),
+    (SM120, False, False): (FLASH_ATTN, FLASHINFER, TRITON, FLEX, TURBO),
     (CPU, False, False): (CPU_ATTN,),
     (SM90, True, False): (FA_MLA, FLASH_MLA, TRITON_MLA),
     (SM100, True, False): (FI_MLA, CUTLASS_MLA, FLASH_MLA, TRITON_MLA),
+    (SM80, True, False): (TRITON_MLA,),
+    (SM120, True, False): (TRITON_MLA,),
     (CPU, True, False): (CPU_MLA,),
     (SM90, True, True): (FA_MLA_SPARSE, FLASH_MLA_SPARSE, FI_MLA_SPARSE_90),
     (SM100, True, True): (FLASH_MLA_SPARSE, FI_MLA_SPARSE),
+    (SM80, True, True): (),
+    (SM120, True, True): (FI_MLA_SPARSE_120,),
     (CPU, True, True): (),
 }
 
@@ -247,7 +267,26 @@ def _refused_later(backend: Backend, need: Need) -> Backend:
             "vllm/v1/attention/backends/flash_attn.py",
             "leave -o kv-cache-dtype at auto",
         )
+    if backend.name == "FLASHMLA_SPARSE" and need.dcp > 1:
+        _check_sparse_dcp(need)
     return backend
+
+
+def _check_sparse_dcp(need: Need) -> None:
+    """FlashMLA's sparse kernels under decode context parallelism. Raises EngineError."""
+    gathered, why = need.query_heads * need.dcp, ""
+    if need.cache_dtype in PLAIN:
+        why = "a 16-bit cache"
+    elif need.query_heads >= _MIXED_BATCH_HEADS:
+        why = f"{need.query_heads} heads a rank (below {_MIXED_BATCH_HEADS} it has one kernel for both phases)"
+    elif need.query_heads <= _DECODE_HEADS < gathered:
+        why = f"{need.query_heads} heads a rank that are {gathered} together: they are padded to different kernels"
+    if why:
+        raise EngineError(
+            f"vLLM has no decode context parallelism for FlashMLA's sparse kernels with {why}",
+            "vllm/v1/attention/backends/mla/flashmla_sparse.py",
+            "take -o decode-context-parallel-size=1, or -o kv-cache-dtype=fp8_ds_mla and more ranks",
+        )
 
 
 def common_block(backends: Sequence[Backend]) -> int:

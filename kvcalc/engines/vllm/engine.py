@@ -10,19 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 
+from kvcalc.core.gpus import find_gpu
 from kvcalc.core.layers import Layer, kind_of
 from kvcalc.core.model import Array, LayerTally, Model, OptionValue, Request, Tally
 from kvcalc.engines.base import Counted, Engine, Figure, Memory, Serving
 from kvcalc.engines.ranks import copy_request
 from kvcalc.engines.releases import Rules
+from kvcalc.engines.vllm.backends import PLATFORMS
 from kvcalc.engines.vllm.cache import Cache
 from kvcalc.engines.vllm.groups import Group, blocks_per_request
-from kvcalc.engines.vllm.options import MEMORY_OPTIONS, OPTIONS, at_once, card_of
+from kvcalc.engines.vllm.models import reading_of
+from kvcalc.engines.vllm.options import MEMORY_OPTIONS, OPTIONS, at_once, card_of, default_share
 from kvcalc.engines.vllm.plan import Stage, Verdict, judge
 from kvcalc.engines.vllm.releases import RELEASES
 from kvcalc.engines.vllm.serving import serving_of
 from kvcalc.engines.vllm.setup import Setup, load_of, resized, served_dtype, set_up
 from kvcalc.engines.vllm.specs import STATE, Load, Spec
+from kvcalc.errors import UsageError
 from kvcalc.units import ceil_div, format_bytes
 
 _STRINGENT = "vLLM holds back one block, and wants one request of the full length beside it"
@@ -131,7 +135,7 @@ def _held(group: Group, sequences: tuple[tuple[int, int], ...], load: Load) -> i
 def _layer_tallies(setup: Setup, stage: Stage, sequences: tuple[tuple[int, int], ...], load: Load) -> tuple[LayerTally, ...]:
     arrays: dict[int, list[Array]] = {}
     positions: dict[int, int] = {}
-    own_type = _dtype_fact(setup)[0]
+    own_type = served_dtype(setup.model)
     longest = max((tokens for tokens, count in sequences if count), default=0)
     for group in stage.groups:
         held, most = _held(group, sequences, load), group.blocks(load.at(longest)) if longest else 0
@@ -299,6 +303,8 @@ def _notes(setup: Setup) -> tuple[str, ...]:
     settings, found = setup.settings, []
     if not setup.caches:
         found.append("vLLM runs this model without a cache")
+    if setup.cache_dtype != "auto" and reading_of(setup.model).own_dtype and setup.caches[0].dtype == "auto":
+        found.append(f"vLLM's class passes no cache type on: the layers stay in {served_dtype(setup.model)}")
     if settings.tp * settings.pp > 1:
         found.append(f"one rank of {settings.tp * settings.pp}" + (", the heaviest stage" if settings.pp > 1 else ""))
     if settings.dp > 1:
@@ -332,9 +338,19 @@ class Vllm(Engine):
         """The blocks of a request."""
         return VllmPlan(self, model, request, rules)
 
+    def share(self, options: Mapping[str, OptionValue]) -> tuple[str, str]:
+        """gpu-memory-utilization's default in the release that is asked for."""
+        asked = options.get("release")
+        return default_share(self.releases.find(None if asked is None else str(asked))), self.memory.share_origin
+
     def on_card(self, memory: int, name: str) -> Mapping[str, OptionValue]:
-        """The class of card, by which default batch sizes go."""
-        return {"card": card_of(memory, name)}
+        """The class of card, by which default batch sizes go, and its compute capability where the rules know it."""
+        found: dict[str, OptionValue] = {"card": card_of(memory, name)}
+        try:
+            capability = find_gpu(name).architecture
+        except UsageError:  # a card of no table, as memory alone
+            return found
+        return found | ({"platform": capability} if capability in PLATFORMS else {})
 
 
 ENGINE = Vllm()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kvcalc.core.layers import CompressedAttention, FullAttention, Indexer, LatentAttention, Layer
-from kvcalc.engines.vllm.backends import FP8, INDEXER, PLAIN, SM90, Backend, Need, choose
+from kvcalc.engines.vllm.backends import FP8, INDEXER, PLAIN, SM90, SM100, Backend, Need, choose
 from kvcalc.engines.vllm.cache import ELEMENT_BYTES, Cache, Context
 from kvcalc.engines.vllm.specs import MLA, RING, SLIDING_MLA
 from kvcalc.errors import EngineError
@@ -43,7 +43,7 @@ def latent(context: Context, index: int, part: LatentAttention, *, sparse: bool)
         sliding=part.window is not None,
         nope_dim=part.nope_dim,
         query_heads=part.num_heads // context.tp,
-        dcp=context.settings.dcp > 1,
+        dcp=context.settings.dcp,
         flashinfer=context.settings.flashinfer,
     )
     backend = choose(need, context.settings.platform, context.settings.block_size)
@@ -150,6 +150,10 @@ def compressed(context: Context, index: int, part: CompressedAttention) -> list[
             f"DeepSeek V4 is cached in its own fp8 rows, not in {context.cache_dtype}",
             "vllm/models/deepseek_v4/attention.py",
             "leave -o kv-cache-dtype at auto",
+        )
+    if context.settings.platform not in (SM90, SM100):
+        raise EngineError(
+            f"DeepSeek V4 is modelled for vLLM on SM 9.0 and 10.0, not on {context.settings.platform}", "vllm/models/deepseek_v4"
         )
     if part.ratio and part.ratio not in V4_COMPRESSOR_BLOCK:
         raise EngineError(f"compression ratio {part.ratio} is not modelled for vLLM", "vllm/models/deepseek_v4/compressor.py")

@@ -23,6 +23,7 @@ from kvcalc.core.layers import (
 from kvcalc.engines.vllm.backends import CPU, FLASH_ATTN, FLASH_ATTN_DIFFKV, PER_TOKEN_HEAD, TURBOQUANT, Backend, Need, choose
 from kvcalc.engines.vllm.cache import ELEMENT_BYTES, Cache, Context, heads_on_rank
 from kvcalc.engines.vllm.latents import compressed, indexer, latent, pooled
+from kvcalc.engines.vllm.models import ALIBI, ROTARY
 from kvcalc.engines.vllm.specs import CHUNKED, CROSS, FULL, SLIDING
 from kvcalc.engines.vllm.states import packed_convs, state
 
@@ -79,7 +80,7 @@ def _headed(context: Context, index: int, depth: int, part: HeadedAttention) -> 
         cross=isinstance(part, CrossAttention),
         query_heads=part.num_heads // context.tp,
         kv_heads=heads,
-        dcp=context.settings.dcp > 1,
+        dcp=context.settings.dcp,
         flashinfer=context.settings.flashinfer,
     )
     kinds = {FullAttention: FULL, SlidingAttention: SLIDING, ChunkedAttention: CHUNKED, CrossAttention: CROSS}
@@ -112,12 +113,20 @@ def _alibi(context: Context) -> bool:
 
 
 def _layer_dtype(context: Context, index: int, depth: int) -> str:
-    """TurboQuant leaves the first and last layers in the model's type, but for hybrids."""
+    """TurboQuant leaves the first and last layers in the model's type, but for hybrids; some classes pass no type on."""
+    if _passes_no_type(context):
+        return "auto"
     if context.cache_dtype in TURBOQUANT and not context.hybrid:
         boundary = min(_BOUNDARY, depth // 2)
         if index < boundary or index >= depth - boundary:
             return "auto"
     return context.cache_dtype
+
+
+def _passes_no_type(context: Context) -> bool:
+    """Falcon's rotary layers; Baichuan's with ALiBi, which all but the 7B models (hidden_size 4,096) have."""
+    own = context.reading.own_dtype
+    return (own == ROTARY and not _alibi(context)) or (own == ALIBI and context.model.fields.raw("hidden_size") != 4096)
 
 
 def head_bytes(k_width: int, v_width: int, dtype: str) -> int:

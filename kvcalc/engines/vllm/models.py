@@ -10,6 +10,7 @@ from typing import Any
 
 from kvcalc.core.model import Model
 
+ROTARY, ALIBI = "rotary layers", "layers with ALiBi"
 # How a class treats a mix of windowed and full layers.
 AS_LAYERS = "as the layers say"
 ALL_OR_NONE = "a window counts only when every layer has it"  # the class passes no window a layer
@@ -33,6 +34,7 @@ class Reading:
     window_list: str = ""  # or there, one a layer
     other_heads: str = ""  # the windowed layers' heads and width stand in that object
     head_dim_of_hidden: bool = False  # its own configuration class has no default head_dim: hidden_size // heads
+    own_dtype: str = ""  # layers that the class builds without the cache's settings, and so in the model's type: ROTARY, ALIBI
     one_rank: bool = False  # no tensor parallelism
     expands_latent: bool = False  # latent attention cached as full heads, V padded to K's width
     sinks: bool = False
@@ -72,6 +74,7 @@ READINGS: dict[str, Reading] = {
     "step3p5": Reading(alternates=True, other_heads="attention_other_setting"),
     "exaone_moe": Reading(window_list="sliding_windows"),
     "laguna": Reading(own_windows=True),
+    "baichuan": Reading(own_dtype=ALIBI),
     "beam": Reading(head_dim_of_hidden=True),
     "dory": Reading(one_rank=True),
     "inkling_model": Reading(own_windows=True, packed_convs=True, flash_attn=True, kv_heads_must_split=True),
@@ -96,7 +99,7 @@ READINGS: dict[str, Reading] = {
     **dict.fromkeys(("granite_swa", "granitemoe_swa"), Reading(sinks=True)),
     "minicpm3": Reading(expands_latent=True),
     "bloom": Reading(alibi="always"),
-    **dict.fromkeys(("falcon", "RefinedWeb", "RefinedWebModel"), Reading(alibi="alibi")),
+    **dict.fromkeys(("falcon", "RefinedWeb", "RefinedWebModel"), Reading(alibi="alibi", own_dtype=ROTARY)),
     **dict.fromkeys(("nemotron_h", "nemotron_h_puzzle"), Reading(state_dtype=NEMOTRON_STATES)),
     **dict.fromkeys(
         ("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen4_exp", "qwen4_exp_text"),

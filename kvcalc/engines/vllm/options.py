@@ -11,7 +11,7 @@ from kvcalc.core.model import Model, OptionValue, Request
 from kvcalc.engines.options import Option
 from kvcalc.engines.releases import Rules
 from kvcalc.engines.requests import DEFAULT_TOKENS, refuse_draft
-from kvcalc.engines.vllm.backends import CPU, FP8, PER_TOKEN_HEAD, SM90, SM100, TURBOQUANT
+from kvcalc.engines.vllm.backends import CPU, FP8, PER_TOKEN_HEAD, PLATFORMS, SM90, SM100, TURBOQUANT
 from kvcalc.engines.vllm.lengths import longest_length
 from kvcalc.errors import EngineError, UsageError
 
@@ -76,7 +76,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("mamba-cache-dtype", "choice", "the type of convolution states, and of the others unless said", "auto", _STATE_DTYPES),
     Option("mamba-ssm-cache-dtype", "choice", "the type of temporal states", "auto: by model class", _STATE_DTYPES),
     Option("num-speculative-tokens", "int", "draft tokens a step: each state keeps one more column and block for each", "0"),
-    Option("platform", "choice", "the device", SM90, (SM90, SM100, CPU)),
+    Option("platform", "choice", "the device's compute capability", f"{SM90}, or the card's", tuple(PLATFORMS)),
     Option("flashinfer", "bool", "FlashInfer is installed", "on where the release requires it; on SM 10.0 it always counts"),
     Option("allow-long-max-model-len", "bool", "VLLM_ALLOW_LONG_MAX_MODEL_LEN: beyond what the model was made for", "off"),
 )
@@ -120,7 +120,7 @@ def settings_of(model: Model, request: Request, rules: Rules) -> Settings:
     given = request.options
     refuse_draft(request, "vLLM")
     _check_memory(given)
-    platform = _text(given, "platform", SM90)
+    platform = platform_of(given)
     tokens, max_len, origins = _lengths(model, request)
     settings = Settings(
         rules=rules,
@@ -151,6 +151,11 @@ def settings_of(model: Model, request: Request, rules: Rules) -> Settings:
     return settings
 
 
+def platform_of(given: Mapping[str, OptionValue]) -> str:
+    """The kind of device whose rules are taken."""
+    return PLATFORMS[_text(given, "platform", SM90)]
+
+
 def default_batched(settings: Settings, request: Request, max_model_len: int, *, chunked: bool) -> int:
     """max_num_batched_tokens where it is unsaid: by card and context, at least the length where prefill isn't chunked."""
     batched, most = (
@@ -173,7 +178,7 @@ def _card(platform: str, given: Mapping[str, OptionValue], rules: Rules) -> str:
 
 def _named_card(platform: str, given: Mapping[str, OptionValue]) -> str:
     memory = _number(given, "device-memory")
-    by_memory = card_of(memory) if memory is not None else "huge" if platform == SM100 else "large"
+    by_memory = card_of(memory) if memory is not None else {SM90: "large", SM100: "huge"}.get(platform, "small")
     return _text(given, "card", by_memory)
 
 
@@ -187,7 +192,7 @@ def card_of(memory: int, name: str = "") -> str:
 def at_once(request: Request, rules: Rules) -> tuple[int, str]:
     """The most sequences that run at once, and what says so; the others wait, whatever the memory."""
     given = request.options
-    asked, platform = _number(given, "max-num-seqs"), _text(given, "platform", SM90)
+    asked, platform = _number(given, "max-num-seqs"), platform_of(given)
     copies = _number(given, "data-parallel-size") or request.dp_size
     if asked is not None:
         return asked * copies, "-o max-num-seqs"

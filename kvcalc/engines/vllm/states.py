@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from kvcalc.core.layers import HeadedAttention, Layer, Recurrent
-from kvcalc.engines.vllm.backends import CPU, SM90, Backend
+from kvcalc.engines.vllm.backends import CPU, SM90, SM100, SM120, Backend
 from kvcalc.engines.vllm.cache import ELEMENT_BYTES, Cache, Context, heads_on_rank
 from kvcalc.engines.vllm.models import NGRAMS
 from kvcalc.engines.vllm.specs import SLIDING, STATE
@@ -78,7 +78,7 @@ def _flashinfer_deltas(context: Context, part: Recurrent) -> bool:
     if part.variant != "gated_delta_net" or "gdn_checkpoints" not in context.rules:
         return False
     platform, key_dim = context.settings.platform, part.states[0].shape[-1]
-    return platform == SM90 or (platform != CPU and key_dim == 128)
+    return platform == SM90 or (platform in (SM100, SM120) and key_dim == 128)
 
 
 def _checkpoints(context: Context, part: Recurrent) -> bool:
