@@ -229,7 +229,7 @@ def _flat(launch: Launch) -> dict[str, Any]:
 def _number(settings: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
     for name in names:
         held = settings.get(name)
-        if isinstance(held, str) and held.isdigit():
+        if isinstance(held, str) and held.isdecimal() and len(held) < 16:
             held = int(held)
         if isinstance(held, int) and not isinstance(held, bool):
             return held

@@ -68,7 +68,7 @@ def _takes_value(name: str) -> bool:
 def cards_of(text: str) -> int | None:
     """How many cards ``--gpus`` names: 2, "device=0,1"; nothing for all."""
     bare = text.strip("\"' ")
-    if bare.isdigit():
+    if bare.isdecimal() and len(bare) < 7:
         return int(bare)
     match = re.fullmatch(r"\"?device=([\w,:.-]+)\"?", bare)
     return len(match.group(1).split(",")) if match else None

@@ -184,7 +184,7 @@ def _accelerators(held: Any) -> tuple[str, int]:
     if isinstance(held, list) and held:
         held = held[0]
     name, _, number = str(held or "").partition(":")
-    return name, int(number) if number.strip().isdigit() else 1 if name else 0
+    return name, int(number) if number.strip().isdecimal() and len(number) < 7 else 1 if name else 0
 
 
 def _is_swap(tree: Tree) -> bool:

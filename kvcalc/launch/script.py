@@ -213,7 +213,7 @@ class Run:
         while at < len(tokens):
             operator = tokens[at].operator
             if operator in _REDIRECTS and at + 1 < len(tokens):
-                if words and words[-1].text.isdigit() and not words[-1].quoted:
+                if words and words[-1].text.isdecimal() and not words[-1].quoted:
                     words.pop()  # 2> and the like
                 redirected = self._expanded(tokens[at + 1])
                 targets += [word.text for word in redirected[:1]] if operator in (">", ">>") else []

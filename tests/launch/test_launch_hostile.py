@@ -122,3 +122,18 @@ SNIPPETS = st.sampled_from(
 def test_any_text_is_read_or_refused(text: str, name: str) -> None:
     with suppress(LaunchError):
         assert all(launch.engine for launch in read_launches(text, name))
+
+
+@pytest.mark.parametrize("digits", ["²", "٣", "9" * 5000, "-1", "1e3", "0x1"])
+def test_digits_that_are_no_number(digits: str) -> None:
+    texts = {
+        f"docker run --gpus {digits} vllm/vllm-openai --model m": "run.sh",
+        f"resources: {{accelerators: 'H100:{digits}'}}\nrun: vllm serve m\n": "task.yaml",
+        "services:\n  a:\n    image: vllm/vllm-openai\n    deploy: {resources: {reservations: {devices: [{count: "
+        f"'{digits}'}}]}}}}}}": "c.yaml",
+        f"OLLAMA_NUM_PARALLEL={digits} ollama serve": "run.sh",
+        f"vllm serve m -tp {digits} --max-model-len {digits}": "run.sh",
+    }
+    for text, name in texts.items():
+        with suppress(LaunchError):
+            read_launches(text, name)
