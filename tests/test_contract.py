@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from conftest import EQUATION, Cli
+from jsonschema import Draft202012Validator
 
 from kvcalc.cli.app import VERBS
 from kvcalc.engines import ENGINES
+from kvcalc.reports.schema import schema_of
 from kvcalc.reports.to_json import SCHEMA_VERSION
 
 ENVELOPE = {"schema_version", "verb"}
@@ -40,6 +42,7 @@ VERB_KEYS: dict[str, tuple[tuple[object, ...], set[str]]] = {
     "compare": (EQUATION, {*ENVELOPE, "engine", "estimates"}),
     "presets": (("llama-8b",), {*ENVELOPE, "presets"}),
     "gpus": (("4090",), {"gpus"}),
+    "schema": ((), {*ENVELOPE, "schemas"}),
     "engines": ((), {*ENVELOPE, "engines"}),
     "fit": (("llama-8b", "--memory", "24GiB"), FIT),
     "verify": (("--tokens", 8), {*ENVELOPE, "model", "request", "device", "checks", "controls", "passed"}),
@@ -48,6 +51,40 @@ VERB_KEYS: dict[str, tuple[tuple[object, ...], set[str]]] = {
     "check": (("vllm serve Qwen/Qwen3-8B -tp 2",), {*ENVELOPE, "commands"}),
 }
 LOG = "llama_kv_cache: size =  512.00 MiB (  4096 cells,  32 layers,  1/1 seqs), K (f16):  256.00 MiB, V (f16):  256.00 MiB\n"
+
+
+# More answers of each verb, for the schemas.
+ANSWERS = (
+    ("estimate", "gemma-3-27b", "-e", "vllm", "--tokens", "32k", "-o", "available-bytes=20GiB"),
+    ("estimate", "qwen3-14b", "-e", "vllm", "-o", "available-bytes=1GiB", "--tokens", "32k"),
+    ("estimate", "deepseek-v3", "-e", "sglang", "--tp", "8"),
+    ("estimate", "llama-8b", "--lengths", "1k,2k", "-e", "static"),
+    ("estimate", "qwen3.5-27b", "-e", "llama.cpp", "-o", "parallel=2"),
+    ("inspect", "gemma-3n-e4b"),
+    ("sweep", "llama-8b", "--memory", "1GiB", "--tokens", "1k..1m", "-e", "vllm"),
+    ("compare", "llama-8b", "opt-125m", "-e", "vllm", "--tokens", "8k"),
+    ("fit", "llama-8b", "--memory", "24GiB", "--frontier"),
+    ("fit", "llama-8b", "--memory", "1MiB", "--tokens", "1k"),
+    ("fit", "mamba-130m", "--memory", "1GiB"),
+    ("gpus",),
+    ("engines", "mlx-lm"),
+    ("presets", "qwen"),
+    ("schema", "fit"),
+)
+
+
+@pytest.mark.parametrize("words", ANSWERS, ids=" ".join)
+def test_an_answer_keeps_to_its_published_schema(words: tuple[str, ...], cli: Cli) -> None:
+    ran = cli(*words, "--json")
+    assert ran.code in (0, 1)
+    Draft202012Validator(schema_of(words[0])).validate(strict(ran.out))
+
+
+def test_a_schema_refuses_what_no_verb_prints() -> None:
+    validator = Draft202012Validator(schema_of("estimate"))
+    assert not validator.is_valid({"schema_version": 1, "verb": "estimate"})
+    assert not validator.is_valid({"schema_version": 2, "error": {}})
+    Draft202012Validator.check_schema(schema_of("fit"))
 
 
 def strict(text: str) -> Any:
@@ -82,6 +119,7 @@ def test_the_keys_of(verb: str, cli: Cli, tmp_path: Any, monkeypatch: pytest.Mon
     found = strict(ran.out)
     assert (ran.code, found["schema_version"], found["verb"]) == (0, 1, verb)
     assert keys <= found.keys()
+    Draft202012Validator(schema_of(verb)).validate(found)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -89,6 +127,7 @@ def test_an_error_has_the_same_keys_in_every_verb(verb: str, cli: Cli) -> None:
     ran = cli(verb, "--json", "--no-such-option")
     found = strict(ran.out)
     assert found == {"schema_version": 1, "error": {**found["error"], "code": "usage", "exit_code": 2}}
+    Draft202012Validator(schema_of(verb)).validate(found)
     assert found["error"].keys() == {"code", "what", "where", "fix", "exit_code"}
     assert all(isinstance(found["error"][key], str) for key in ("code", "what", "where", "fix"))
 

@@ -33,6 +33,7 @@ VERBS: dict[str, str] = {
     "presets": "kvcalc.cli.presets",
     "engines": "kvcalc.cli.engines",
     "gpus": "kvcalc.cli.gpus",
+    "schema": "kvcalc.cli.schema",
     "verify": "kvcalc.cli.verify",
     "mcp": "kvcalc.cli.mcp",
 }
@@ -47,6 +48,7 @@ ABOUT: dict[str, str] = {
     "check": "Whether a launch line, a script or a manifest fits its card, and what to change in it.",
     "presets": "The models that ship with kvcalc, and your own: list, filter, show.",
     "engines": "Whose rules there are: version, source, options and their defaults.",
+    "schema": "Print the JSON Schema of a verb's --json.",
     "gpus": "List the cards that --gpu knows, and how much of each a program can use.",
     "verify": "Run the real cache against full attention, and weigh it.",
     "mcp": "Serve estimate, fit, check and audit to an agent, on standard input and output.",
