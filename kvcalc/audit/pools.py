@@ -155,7 +155,8 @@ def _sglang_state(pool: _Pool) -> list[Finding]:
         ]
         fitting = [each for each in widths if figure is not None and each.meets(figure.low, figure.high)]
         found += check(pool.statement, name, f"{what} of {slots:,} slots", (fitting or widths)[0])
-    return found
+    why = "they follow from the requests and the drafted tokens of a step, which the line doesn't state"
+    return found + check(pool.statement, "intermediate_gib", "intermediate states of drafts", None, why)
 
 
 def _paged(pool: _Pool) -> list[Finding]:

@@ -33,6 +33,7 @@ SGLANG = (
         "Mamba Cache is allocated",
         rf"Mamba Cache is allocated\.\s{{0,9}}max_mamba_cache_size: {count('slots')}, ",
         rf"conv_state size:{size('conv_gib')}\s?GB, ssm_state size:{size('ssm_gib')}\s?GB",
+        rf"(?:.{{0,9}}?intermediate_ssm_state_cache size:{size('intermediate_gib')}\s?GB)?",
     ),
     row("sglang", "statement", "max_tokens", "max_total_num_tokens=", rf"\bmax_total_num_tokens={count('tokens')}, "),
 )
