@@ -27,25 +27,28 @@ SWAP_GIB = 4  # --swap-space of the releases that printed CPU blocks
 NO_MEMORY = "the log doesn't state the memory for the cache: add -o available-bytes=…, or give the log from the start on"
 OTHER_WAYS = ("", "0.32.0", "0.25.0", "0.20.0")  # releases whose rules differ from one another
 Rule = Callable[[Run, Statement], list[Finding]]
+Tried = tuple[Run, list[Finding]]
 
 
 def audit_vllm(load: Load, model: Model | None, settings: Settings) -> list[Finding]:
     """The findings of every line of one start."""
-    tried: list[tuple[int, Run, list[Finding]]] = []
+    tried: list[Tried] = []
     for way in ways(load, model, settings):
-        run = Run(load, model, settings, way)
-        found = _findings(run)
-        off = sum(each.verdict == "differs" for each in found)
-        tried.append((off, run, found))
-        if not off:
+        tried.append((run := Run(load, model, settings, way), _findings(run)))
+        if not _off(tried[-1]):
             break
-    off, run, found = min(tried, key=lambda each: each[0])
+    best = min(tried, key=_off)
+    run, found = best
     _tell(run, settings)
-    if off:
-        found = _settled(run, found, [other for _, _, other in tried])
-    elif run is not tried[0][1]:
+    if _off(best):
+        return _settled(run, found, tried)
+    if best is not tried[0]:
         settings.notes += [_taken(run.way)]
     return found
+
+
+def _off(tried: Tried) -> int:
+    return sum(each.verdict == "differs" for each in tried[1])
 
 
 def chosen(load: Load, model: Model | None, settings: Settings) -> Run:
@@ -75,25 +78,29 @@ def _taken(way: Way) -> str:
 # Figures that differ: for certain, or for want of something
 
 
-def _settled(run: Run, found: list[Finding], others: list[list[Finding]]) -> list[Finding]:
+def _settled(run: Run, found: list[Finding], tried: list[Tried]) -> list[Finding]:
     """Each figure that differs with what explains it; one that hangs on something unsaid is unchecked."""
-    others = [*others, *_of_other_releases(run)]
+    others = [*tried, *_of_other_releases(run)]
     return [each if each.verdict != "differs" else _judged(run, each, at, others) for at, each in enumerate(found)]
 
 
-def _of_other_releases(run: Run) -> list[list[Finding]]:
+def _of_other_releases(run: Run) -> list[Tried]:
     """Under other releases' rules, where the log's own are not among those that were checked."""
     rules = rules_of(run.way.release)
     if rules is not None and run.own_rules and not rules.stand_in:
         return []
-    return [_findings(run.varied(replace(run.way, release=release))) for release in OTHER_WAYS]
+    runs = [run.varied(replace(run.way, release=release)) for release in OTHER_WAYS]
+    return [(other, _findings(other)) for other in runs]
 
 
-def _judged(run: Run, finding: Finding, at: int, others: list[list[Finding]]) -> Finding:
-    alike = {other[at].predicted for other in others if at < len(other)}
-    release = release_of(run.load, run.settings)
-    if len(alike - {None, finding.predicted}):
-        return replace(finding, predicted=None, why=_hangs_on(run, release))
+def _judged(run: Run, finding: Finding, at: int, others: list[Tried]) -> Finding:
+    changing = [
+        other.way
+        for other, found in others
+        if at < len(found) and found[at].predicted not in (None, finding.predicted) and found[at].what == finding.what
+    ]
+    if changing:
+        return replace(finding, predicted=None, why=_hangs_on(run, changing))
     why, add = why_differs(run, finding, RULES)
     if add:
         return replace(finding, predicted=None, why=f"the prediction without it is {finding.predicted_text}: {add}")
@@ -102,11 +109,21 @@ def _judged(run: Run, finding: Finding, at: int, others: list[list[Finding]]) ->
     return replace(finding, why=why)
 
 
-def _hangs_on(run: Run, release: str) -> str:
-    if release:
+_TYPED = {"card": "max-num-batched-tokens"}  # what decides, where the class of card was taken for it
+
+
+def _hangs_on(run: Run, changing: list[Way]) -> str:
+    """What to add: each thing whose change alone changes the figure."""
+    if release := release_of(run.load, run.settings):
         return f"the rules of vLLM {release} for this model are not known: those of {run.settings.rules} don't give this figure"
-    said = " or ".join(f"-o {text.partition('=')[0]}=…" for text in run.way.unsaid)
-    return f"it hangs on what the log doesn't say, the release above all: add {said or '-o release=…'}"
+    own = dict(text.partition("=")[::2] for text in run.way.unsaid)
+    alone = set()
+    for way in changing:
+        other = dict(text.partition("=")[::2] for text in way.unsaid)
+        differing = [name for name in {**own, **other} if own.get(name) != other.get(name)]
+        alone |= set(differing) if len(differing) == 1 else set()
+    named = [_TYPED.get(name, name) for name in ("release", "card", "enable-prefix-caching") if name in alone] or ["release"]
+    return f"it hangs on what the log doesn't say: add {' or '.join(f'-o {name}=…' for name in named)}"
 
 
 def _ranks_known(run: Run) -> bool:

@@ -65,7 +65,7 @@ def why_differs(run: Run, finding: Finding, rules: Rules) -> tuple[str, str]:
     if fitting and _unsaid(run, fitting[0]):
         return "", "add " + " or ".join(dict.fromkeys(slip.add for slip in fitting[:2]))
     if fitting:
-        return likeliest(_words(slip) for slip in fitting), ""
+        return likeliest([*(_words(slip) for slip in fitting[:1]), *filter(None, [_another_rank(run, finding)])]), ""
     if finding.unit == "count" and finding.what.startswith("tokens"):
         return _tokens_why(run, finding), ""
     return _OF_FIGURE.get(finding.what.split(" of ")[0], ""), ""
@@ -117,14 +117,23 @@ def _tokens_why(run: Run, finding: Finding) -> str:
     expected, tokens = finding.predicted or Range(0, 0), finding.low
     if guess := _factored(run, tokens, expected):
         return guess
-    shown, ranks = len(memories(run.load)), run.settings.tp_size * run.settings.pp_size
+    if rank := _another_rank(run, finding):
+        return rank
     filled = _bytes_for(run, tokens)
-    if ranks > shown and tokens * 3 > expected.low * 2 and tokens * 2 < expected.high * 3:
-        which = "another rank's" if run.per_rank else "the tightest rank decides"
-        return f"{which}: these tokens fill {filled}; the log shows the memory of {shown} of {ranks} ranks"
     if tokens < expected.low:
         return f"these tokens fill only {filled}: {MORE_KEPT} (another model?), or a rank has less memory"
     return "less is kept a token than the model says: another model, or another type of cache"
+
+
+def _another_rank(run: Run, finding: Finding) -> str:
+    """Where the log shows the memory of some ranks alone, and another one may have so much."""
+    expected, tokens = finding.predicted or Range(0, 0), finding.low
+    shown, ranks = len(memories(run.load)), run.settings.tp_size * run.settings.pp_size
+    near = tokens * 3 > expected.low * 2 and tokens * 2 < expected.high * 3
+    if not finding.what.startswith("tokens") or ranks <= shown or not near:
+        return ""
+    which = "another rank's" if run.per_rank else "the tightest rank decides"
+    return f"{which}: these tokens fill {_bytes_for(run, tokens)}; the log shows the memory of {shown} of {ranks} ranks"
 
 
 def _bytes_for(run: Run, tokens: int) -> str:

@@ -109,6 +109,8 @@ class Lines:
                 chunk, skipping = chunk[cut:], False
             data = rest + chunk
             cut = data.rfind(b"\n") + 1
+            wrapped = data.rfind(WRAPPED, max(0, cut - WRAPPED_MAX), cut)
+            cut = cut if wrapped < 0 else data.rfind(b"\n", 0, wrapped) + 1  # its further lines may be in the next chunk
             yield data[:cut]
             rest, skipping = data[cut : cut + LINE_MAX], len(data) - cut > LINE_MAX
         if rest:
