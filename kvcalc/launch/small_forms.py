@@ -174,14 +174,14 @@ def _docker_words(rest: str) -> tuple[Word, ...]:
 
 
 def _is_ini(text: str, name: str) -> bool:
+    """Sections and keys alone, most of the keys llama.cpp's own."""
     lines = [line.strip() for line in text.split("\n") if line.strip() and not line.strip().startswith(("#", ";"))]
     pairs = [line for line in lines if re.match(r"[\w-]+\s*=", line)]
+    if not pairs or not all(line in pairs or re.fullmatch(r"\[[^\]]+\]", line) for line in lines):
+        return False
     known = table("llama.cpp").owners
-    return (
-        bool(pairs)
-        and all(line in pairs or re.fullmatch(r"\[[^\]]+\]", line) for line in lines)
-        and (name.endswith(".ini") or any(_llamacpp_flag(re.split(r"\s*=", line)[0]) in known for line in pairs))
-    )
+    own = [line for line in pairs if _llamacpp_flag(re.split(r"\s*=", line)[0]) in known]
+    return bool(own) and (name.endswith(".ini") or 2 * len(own) >= len(pairs))
 
 
 def _llamacpp_flag(key: str) -> str:

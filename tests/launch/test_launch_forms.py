@@ -31,6 +31,7 @@ NOT_STARTED = (
     "vllm chat --url http://localhost",
     "python -m sglang.bench_serving --backend sglang",
     "ollama pull m:8b",
+    'model = "F5-TTS"\nref_audio = "a.wav"\nref_text = "x"\ngen_text = "y"\n',
     "git clone https://github.com/vllm-project/vllm",
     "apiVersion: v1\nkind: Service\nspec: {ports: [{port: 8000}]}\n",
     "services:\n  db:\n    image: postgres:16\n    command: postgres -c max_connections=100\n",
