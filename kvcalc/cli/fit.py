@@ -20,6 +20,7 @@ from kvcalc.core.model import Model, Request
 from kvcalc.engines.base import Engine
 from kvcalc.engines.estimate import estimate
 from kvcalc.engines.fit import BATCH, BOTH, SAMPLE, TOKENS, Fit, Memory, fit, frontier
+from kvcalc.engines.other_memory import Card, Other, other_memory
 from kvcalc.errors import DeviceError, ExitCode, MissingExtraError, UsageError
 from kvcalc.units import parse_bytes
 
@@ -147,7 +148,21 @@ def _memory(
         weights_origin=weights_origin,
         utilization_origin=share_origin,
         cache_alone=room.log is not None,
+        other=_other(room, place, engine, model, request),
     )
+
+
+def _other(room: Room, place: _Place, engine: Engine, model: Model, request: Request) -> Other | None:
+    """What else the engine takes of a whole card; ``--overhead`` says it, and memory that is named holds the cache alone."""
+    if room.overhead is not None or not place.card:
+        return None
+    from kvcalc.core.gpus import find_gpu
+
+    try:
+        gpu = find_gpu(place.card)
+    except UsageError:  # a card of this machine that the table doesn't have
+        return other_memory(engine, model, request, Card(place.bytes, place.card))
+    return other_memory(engine, model, request, Card(place.bytes, gpu.name, gpu.architecture, gpu.driver_bytes))
 
 
 def _place(room: Room) -> _Place:

@@ -15,6 +15,7 @@ from kvcalc.core.model import Model, OptionValue, Request, Tally
 from kvcalc.core.search import CEILING, Found, largest
 from kvcalc.dtypes import find_dtype
 from kvcalc.engines.base import Engine, Plan
+from kvcalc.engines.other_memory import Other
 from kvcalc.errors import EngineError, KvcalcError, UsageError
 from kvcalc.units import ceil_div
 
@@ -36,13 +37,22 @@ class Memory:
     weights_origin: str = ""
     utilization_origin: str = ""
     cache_alone: bool = False  # the bytes are those of the cache: weights and shares are taken off already
+    other: Other | None = None  # what else the engine takes, an interval; None where nothing is said of it
+    at_least: bool = False  # count its lower end: what may fit, instead of what is certain to
+
+    @property
+    def other_bytes(self) -> int:
+        """The end of the interval that is counted. Where nothing bounds it, the lower one: no answer is certain then."""
+        if self.other is None:
+            return 0
+        return self.other.low if self.at_least or self.other.high is None else self.other.high
 
     def budget(self, ranks: int = 1, *, of_rest: bool = False) -> int:
         """What one rank has left for its cache: the weights spread evenly over the ranks that share them.
 
-        memory · utilization − weights / ranks − overhead; ``of_rest`` takes the share last.
+        memory · utilization − weights / ranks − overhead − what else the engine takes; ``of_rest`` takes the share last.
         """
-        other = ceil_div(self.weights, ranks) + self.overhead
+        other = ceil_div(self.weights, ranks) + self.overhead + self.other_bytes
         if of_rest:
             return floor((self.device_bytes - other) * self.utilization)
         return floor(self.device_bytes * self.utilization) - other
@@ -78,6 +88,17 @@ class Fit:
     changes: tuple[Change, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    at_most: Fit | None = None  # where what else the engine takes is an interval: the answer at its lower end
+
+    @property
+    def certain(self) -> bool:
+        """Whether the answer rests on no interval."""
+        return self.memory.other is None
+
+    @property
+    def may_fit(self) -> bool:
+        """Whether it fits at least where the engine takes the least that it may."""
+        return self.fits or (self.at_most is not None and self.at_most.fits)
 
     @property
     def engine(self) -> Engine:
@@ -208,7 +229,14 @@ def fit(engine: Engine, model: Model, request: Request, memory: Memory, searched
     question = _Question(engine.plan(model, request), searched)
     answer = _answer(question, memory)
     changes = sorted(_changes(question, memory, answer), key=lambda change: (change.unit, -change.value))
-    return _explained(question, memory, answer, tuple(changes))
+    found = _explained(question, memory, answer, tuple(changes))
+    return found if memory.other is None else replace(found, at_most=_at_most(question, memory))
+
+
+def _at_most(question: _Question, memory: Memory) -> Fit:
+    """The answer where the engine takes the least that it may."""
+    lower = replace(memory, at_least=True)
+    return _explained(question, lower, _answer(question, lower), ())
 
 
 def check_memory_options(engine: Engine, request: Request, whose: str) -> None:

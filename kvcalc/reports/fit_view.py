@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import floor
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -29,7 +30,7 @@ from kvcalc.engines.fit import (
 )
 from kvcalc.reports.to_json import Document, document, model_part, number, plan_part
 from kvcalc.reports.to_table import plain_table
-from kvcalc.units import format_bytes
+from kvcalc.units import ceil_div, format_bytes
 
 MOST_TERMS = 4
 MOST_CHANGES = 6
@@ -49,7 +50,7 @@ def fit_view(found: Fit) -> RenderableType:
 def _headline(found: Fit) -> Text:
     text = Text()
     text.append(f"{found.model.name}: ", style="bold")
-    text.append(answer_words(found), style="bold green" if found.fits else "bold red")
+    text.append(answer_words(found), style=_colour(found))
     text.append(f" ({_whose(found.plan)})")
     return text
 
@@ -60,8 +61,28 @@ def _whose(plan: Plan) -> str:
     return f"engine: {plan.engine.name}{release}{ranks}"
 
 
+def _colour(found: Fit) -> str:
+    """Never green while the answer rests on an interval."""
+    if found.certain:
+        return "bold green" if found.fits else "bold red"
+    return "bold yellow" if found.may_fit else "bold red"
+
+
 def answer_words(found: Fit) -> str:
-    """The answer in one clause."""
+    """The answer in one clause; two ends where it rests on an interval."""
+    most = found.at_most
+    if most is None or not most.fits:
+        return _one_answer(found)
+    if found.memory.other is not None and found.memory.other.high is None:
+        return f"{_one_answer(most)}, less what {found.engine.name} takes besides"
+    if found.fits and found.searched == TOKENS and found.tokens < most.tokens:
+        return f"at least {found.tokens:,}, at most {_count(most.tokens, 'token')} for {_sequences(found.batch_size)}"
+    if found.fits and found.searched in (BATCH, SAMPLE) and found.batch_size < most.batch_size:
+        return f"at least {found.batch_size:,}, at most {_sequences(most.batch_size)} of {_count(found.tokens, 'token')}"
+    return _one_answer(found) if found.fits else f"perhaps: {_one_answer(most)}"
+
+
+def _one_answer(found: Fit) -> str:
     tokens, batch = _count(found.tokens, "token"), _sequences(found.batch_size)
     if not found.fits:
         asked = {TOKENS: f"not one token for {batch}", BATCH: f"not one sequence of {tokens}"}.get(
@@ -112,6 +133,9 @@ def _room_table(plan: Plan, memory: Memory, found: Fit | None = None) -> Table:
         table.add_row("weights", f"{memory.weights:,}", format_bytes(memory.weights), memory.weights_origin + of)
     if memory.overhead:
         table.add_row("overhead", f"{memory.overhead:,}", format_bytes(memory.overhead), "flag --overhead")
+    if memory.other is not None:
+        counted = f"{memory.other_bytes:,}" if memory.other_bytes else ""
+        table.add_row("what else", counted, memory.other.said, memory.other.basis)
     if held_back:
         table.add_row("held back", f"{held_back:,}", format_bytes(held_back), f"{plan.engine.name} gives it to no sequence")
     table.add_row("for the cache", f"{budget:,}", format_bytes(budget), "of each rank" if ranks > 1 else "")
@@ -156,11 +180,35 @@ def _remarks(found: Fit) -> Iterable[tuple[str, str]]:
             "note",
             f"{found.engine.name} takes {share} of a card ({origin}): --utilization",
         )
+    if found.memory.other is not None and found.memory.other.advice:
+        yield "note", found.memory.other.advice
+    if alone := weights_alone(found.plan, found.memory):
+        yield "warning", alone
     for note in found.notes:
         yield "note", note
-    yield "not counted", "; ".join(item for item in found.engine.excluded if item != "weights")
+    yield "not counted", "; ".join(item for item in found.engine.excluded if item != "weights" and not _covered(item, found))
     for warning in found.warnings:
         yield "warning", warning
+
+
+def weights_alone(plan: Plan, memory: Memory) -> str:
+    """That the weights have no room, whatever the cache, and what would help; nothing where they have."""
+    share = ceil_div(memory.weights, plan.ranks or 1)
+    room = floor(memory.device_bytes * memory.utilization)
+    if share <= room:
+        return ""
+    whose = "each rank's part of the weights" if (plan.ranks or 1) > 1 else "the weights"
+    ranks = ceil_div(memory.weights, max(room, 1))
+    return (
+        f"{whose} alone ({format_bytes(share)}) exceed the {format_bytes(room)} that {plan.engine.name} may use: take a narrower"
+        f" format (--weights q4_k_m, --weights fp8), or at least {ranks} cards that share them"
+    )
+
+
+def _covered(item: str, found: Fit) -> bool:
+    """Whether the interval holds what the engine's cache leaves out."""
+    other = found.memory.other
+    return other is not None and other.high is not None and item in ("activations and workspace", "CUDA graphs")
 
 
 def _changes_table(changes: Iterable[Change]) -> RenderableType:
@@ -192,11 +240,35 @@ def fit_document(found: Fit) -> Document:
         terms=terms(found.tally),
         unbounded=found.unbounded,
         gap=found.gap,
+        certain=found.certain,
+        may_fit=found.may_fit,
+        at_most=_at_most(found),
+        weights_alone=weights_alone(found.plan, found.memory) or None,
         changes=[{"change": change.text, "value": change.value, "unit": change.unit} for change in found.changes],
         excluded=list(found.engine.excluded),
         warnings=list(found.warnings),
         notes=list(found.notes),
     )
+
+
+def _at_most(found: Fit) -> Document | None:
+    """The answer where the engine takes the least that it may."""
+    most = found.at_most
+    if most is None:
+        return None
+    return {
+        "fits": most.fits,
+        "tokens": most.tokens if most.fits or most.searched != TOKENS else 0,
+        "batch_size": most.batch_size,
+    }
+
+
+def _other_part(memory: Memory) -> Document:
+    other = memory.other
+    if other is None:
+        given = "flag --overhead" if memory.overhead else "none: the memory that is named holds weights and cache alone"
+        return {"other_low_bytes": memory.overhead, "other_high_bytes": memory.overhead, "other_basis": given}
+    return {"other_low_bytes": other.low, "other_high_bytes": other.high, "other_basis": other.basis}
 
 
 def _memory_part(plan: Plan, memory: Memory) -> Document:
@@ -206,6 +278,7 @@ def _memory_part(plan: Plan, memory: Memory) -> Document:
         "weights_bytes": memory.weights,
         "weights_origin": memory.weights_origin,
         "overhead_bytes": memory.overhead,
+        **_other_part(memory),
         "utilization": number(memory.utilization),
         "ranks": plan.ranks or 1,
         "held_back_bytes": plan.held_back,

@@ -71,11 +71,40 @@ def test_a_sample(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 def test_a_card_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     """79.18 GiB usable of an H100, of which vLLM takes 0.92 by its own default; --memory is taken as it is."""
     usable = 7918 * 2**30 // 100
-    code, found = answer(capsys, "qwen3-0.6b", "--gpu", "NVIDIA H100 80GB", "--engine", "vllm", "--tokens", "1k")
+    words = ("qwen3-0.6b", "--gpu", "NVIDIA H100 80GB", "--engine", "vllm", "--tokens", "1k", "--overhead", "0")
+    code, found = answer(capsys, *words)
     assert (code, found["memory_bytes"], found["budget_bytes"]) == (0, usable, usable * 92 // 100 - 16 * TOKEN)
     assert found["held_back_bytes"] == 16 * TOKEN
     _, found = answer(capsys, "qwen3-0.6b", "--memory", "1GiB", "--engine", "vllm")
     assert found["budget_bytes"] == 2**30 - 16 * TOKEN
+
+
+def test_what_else_the_engine_takes_is_an_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    """The certain answer counts its upper end, the other one its lower; --overhead stands instead."""
+    words = ("llama-8b", "--gpu", "rtx-3090", "--weights", "15GiB", "--engine", "vllm")
+    code, found = answer(capsys, *words)
+    low, high = found["other_low_bytes"], found["other_high_bytes"]
+    assert (code, found["certain"], found["may_fit"]) == (0, False, True)
+    assert 0 < low < high <= low + 2**31
+    assert found["tokens"] < found["at_most"]["tokens"]
+    for end, tokens in ((low, found["at_most"]["tokens"]), (high, found["tokens"])):
+        _, exact = answer(capsys, *words, "--overhead", str(end))
+        assert (exact["tokens"], exact["certain"], exact["at_most"]) == (tokens, True, None)
+
+
+def test_an_answer_on_an_interval_is_never_green(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", "llama-8b", "--gpu", "rtx-3090", "--weights", "15GiB", "--engine", "vllm"]) == 0
+    shown = capsys.readouterr().out
+    assert all(words in shown for words in ("at least", "at most", "rule of vLLM"))
+    assert main(["fit", "llama-8b", "--gpu", "rtx-3090", "--weights", "15GiB", "--engine", "mlx-lm"]) == 0
+    assert "not covered" in capsys.readouterr().out
+
+
+def test_weights_that_alone_exceed_the_card(capsys: pytest.CaptureFixture[str]) -> None:
+    """140 GB over 23.52 GiB · 0.92 a card: seven of them."""
+    code, found = answer(capsys, "llama-3-70b", "--gpu", "4090", "--weights", "140GB", "--engine", "vllm")
+    assert code == 1
+    assert "at least 7 cards" in found["weights_alone"]
 
 
 def test_several_cards_are_as_many_ranks(capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,6 +54,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("max-model-len", "count", "the longest sequence; -1 fits the longest there is memory for", "--tokens", minimum=-1),
     Option("max-num-batched-tokens", "count", "tokens scheduled in one step", "by card and usage-context", minimum=1),
     Option("max-num-seqs", "count", "sequences at once; bounds the default of the above for short models", "by card", minimum=1),
+    Option("enforce-eager", "bool", "take no CUDA graphs: kvcalc fit subtracts no estimate of them", "off"),
+    Option("enable-expert-parallel", "bool", "experts whole on their ranks; the cache is the same", "off"),
     Option("usage-context", "choice", "whose default batch size counts", "server", _CONTEXTS),
     Option(
         "card", "choice", "small: below 70 GiB, or an A100; huge: from 160 GiB", "by device-memory, else large", tuple(_CARDS)
