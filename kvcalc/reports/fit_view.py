@@ -182,8 +182,8 @@ def _remarks(found: Fit) -> Iterable[tuple[str, str]]:
         )
     if found.memory.other is not None and found.memory.other.advice:
         yield "note", found.memory.other.advice
-    if alone := weights_alone(found.plan, found.memory):
-        yield "warning", alone
+    if too_large := weights_alone(found.plan, found.memory):
+        yield "warning", too_large
     for note in found.notes:
         yield "note", note
     yield "not counted", "; ".join(item for item in found.engine.excluded if item != "weights" and not _covered(item, found))
