@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -117,9 +118,9 @@ def _refused(cell: Cell, problem: KvcalcError) -> Refused:
 
 def _type_names(grid: Grid, plan: Plan) -> tuple[str, str]:
     """The types that the engine takes: an option of its own, or its default, may name others than the model's."""
-    try:
-        found = plan.at(grid.batches[0], next(iter(grid.lengths()), 1)).tally.request
-        return str(found["k_dtype"][0]), str(found["v_dtype"][0])
-    except (UnsupportedError, ConfigError, UsageError):  # this length is refused; another may not be
-        types, _ = resolve_types(plan.model, plan.request)
-        return types.k.name, types.v.name
+    for batch in grid.batches:
+        with suppress(UnsupportedError, ConfigError, UsageError):  # this batch is refused; another may not be
+            found = plan.at(batch, next(iter(grid.lengths()), 1)).tally.request
+            return str(found["k_dtype"][0]), str(found["v_dtype"][0])
+    types, _ = resolve_types(plan.model, plan.request)
+    return types.k.name, types.v.name

@@ -8,7 +8,6 @@ import pytest
 
 from kvcalc.core.model import Model, Request, Tally
 from kvcalc.engines import find_engine
-from kvcalc.engines.ollama.engine import with_whole_heads
 from kvcalc.errors import EngineError, UsageError
 from kvcalc.readers.hf_config import model_of
 from kvcalc.readers.presets import find_preset, model_in
@@ -95,7 +94,6 @@ def test_a_latent_is_stored_with_its_values() -> None:
 
 def test_heads_of_a_latent_before_it_was_known() -> None:
     assert allocated(toy(LATENT), "release=0.6.0", "num-ctx=4096").total_bytes == 3 * 4096 * 16 * (192 + 128) * 2
-    assert with_whole_heads(toy(PLAIN)) == toy(PLAIN)
 
 
 def test_states_have_24_checkpoints_and_one_sequence() -> None:

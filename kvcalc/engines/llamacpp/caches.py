@@ -26,6 +26,7 @@ class Context:
     sequences: int  # n_seq_max
     unified: bool
     ubatch: int
+    beyond_window: int  # positions that a sliding cache has room for besides its windows
     swa_full: bool
     pad: int  # cells come in multiples of it
     snapshots: int = 0  # n_rs_seq
@@ -65,7 +66,7 @@ class Cache:
             return round_up(ceil_div(context.cells, HCA_RATIO), 256)
         if self.reach == "full" or context.swa_full:
             return context.cells
-        wanted = self.window * (context.sequences if context.unified and not self.split else 1) + context.ubatch
+        wanted = self.window * (context.sequences if context.unified and not self.split else 1) + context.beyond_window
         if context.window_rounded_last:
             return min(context.cells, round_up(wanted, context.pad))
         return round_up(min(context.cells, wanted), 256)

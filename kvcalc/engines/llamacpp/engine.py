@@ -19,8 +19,8 @@ from kvcalc.engines.base import SERVED, Counted, Engine, Figure, Serving
 from kvcalc.engines.llamacpp.arches import ARCHES, MTP_GRAPHS, SPLIT_BY_BLOCK, UNUSABLE
 from kvcalc.engines.llamacpp.caches import Context, Layout, Memory, memory_of
 from kvcalc.engines.llamacpp.hparams import Hparams
-from kvcalc.engines.llamacpp.metadata import metadata_of
-from kvcalc.engines.llamacpp.releases import RELEASES, Release, release_of
+from kvcalc.engines.llamacpp.metadata import gguf_name, metadata_of
+from kvcalc.engines.llamacpp.releases import BY_NAME, RELEASES, Release, release_of
 from kvcalc.engines.llamacpp.settings import LARGEST, OPTIONS, Settings, settings_of
 from kvcalc.engines.llamacpp.tally import cache_bytes, caches_report, tally_layers
 from kvcalc.engines.releases import Rules
@@ -29,21 +29,29 @@ from kvcalc.units import ceil_div, round_up
 
 
 def hparams_of(model: Model, release: Release) -> Hparams:
-    """The engine's view of a model. Raises EngineError for an architecture that it, or kvcalc, doesn't know."""
-    name, metadata = metadata_of(model)
-    if name in UNUSABLE:
-        raise EngineError(f"llama.cpp can't make a context for {name}: {UNUSABLE[name]}", model.source)
-    if name not in ARCHES:
+    """The engine's view of a model whose architecture it has. Raises EngineError where it refuses the file."""
+    name, metadata = metadata_of(model, latents=release.latents)
+    if not release.latents and metadata.get(f"{name}.attention.key_length_mla"):
         raise EngineError(
-            f"the architecture {name[:60]!r} is not among those of llama.cpp {release.name} that are modelled",
+            f"llama.cpp {release.name} can't load the file: it was converted for builds that store a latent, b5135 or later",
             model.source,
-            "use --engine exact, or a newer kvcalc",
-        )
-    if name not in release.arches:
-        raise EngineError(
-            f"llama.cpp {release.name} doesn't know the architecture {name!r}", model.source, "name a later -o release"
+            "name a later -o release",
         )
     return release.read(metadata, name, model.source)
+
+
+def lacking(name: str, release: Release, where: str) -> Serving:
+    """Whether a release has an architecture."""
+    if name in UNUSABLE:
+        return Serving(f"llama.cpp can't make a context for {name}: {UNUSABLE[name]}", where=where, fix="")
+    if name not in ARCHES:
+        what = f"the architecture {name[:60]!r} is not among those of llama.cpp {release.name} that are modelled"
+        return Serving(what, where=where, fix="use --engine exact, or a newer kvcalc")
+    if name not in release.arches:
+        since = next(later.name for later in BY_NAME.values() if name in later.arches)
+        what = f"llama.cpp {release.name} doesn't know the architecture {name!r}; {since} does"
+        return Serving(what, where=where, fix=f"-o release={since}, or a later one")
+    return SERVED
 
 
 def check(settings: Settings, hparams: Hparams, release: Release) -> None:
@@ -140,11 +148,13 @@ def context_of(settings: Settings, hparams: Hparams, release: Release) -> Contex
     raw = settings.ctx_size
     pad = release.pad_without_flash if settings.flash_attn == "off" else 256
     batch = min(raw, settings.batch_size) if hparams.causal else settings.batch_size
-    ubatch = min(max(batch, release.smallest_batch), settings.ubatch_size)
+    batch = max(batch, release.smallest_batch)
+    ubatch = min(batch, settings.ubatch_size)
+    beyond = batch if release.window_batch else ubatch
     cells = _cells(raw, pad, settings, hparams, release)
     snapshots = settings.snapshots if hparams.arch.rollback else 0
     return Context(
-        cells, settings.parallel, settings.unified, ubatch, settings.swa_full, pad, snapshots, release.window_rounded_last
+        cells, settings.parallel, settings.unified, ubatch, beyond, settings.swa_full, pad, snapshots, release.window_rounded_last
     )
 
 
@@ -316,9 +326,12 @@ class LlamaCpp(Engine):
     )
 
     def serves(self, model: Model, rules: Rules) -> Serving:
-        """Architectures that the release has: those are read, and refused, with the file."""
-        del model, rules
-        return SERVED
+        """Architectures that the release has; of a config.json, those that the converter makes of its type."""
+        try:
+            name = gguf_name(model)
+        except EngineError as problem:
+            return Serving(problem.what, where=problem.where, fix=problem.fix)
+        return lacking(name, release_of(rules), model.source)
 
     def plan_under(self, rules: Rules, model: Model, request: Request) -> LlamaCppPlan:
         """The context of a request."""

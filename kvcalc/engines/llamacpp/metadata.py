@@ -148,10 +148,10 @@ _NO_STATE: Mapping[str, object] = {
 }
 
 
-def metadata_of(model: Model) -> tuple[str, Mapping[str, object]]:
-    """The architecture's GGUF name, and the keys. Raises EngineError."""
+def gguf_name(model: Model) -> str:
+    """The architecture's GGUF name. Raises EngineError for a type that no converter is known to take."""
     if model.format == "gguf":
-        return str(model.metadata.get("general.architecture", "")), model.metadata
+        return str(model.metadata.get("general.architecture", ""))
     name = GGUF_NAMES.get(model.model_type)
     if name is None or model.assumed:
         raise EngineError(
@@ -159,11 +159,19 @@ def metadata_of(model: Model) -> tuple[str, Mapping[str, object]]:
             model.source,
             "give the converted file with --gguf",
         )
+    return name
+
+
+def metadata_of(model: Model, *, latents: bool = True) -> tuple[str, Mapping[str, object]]:
+    """The architecture's GGUF name, and the keys; without ``latents`` those of before MLA's were known. Raises EngineError."""
+    name = gguf_name(model)
+    if model.format == "gguf":
+        return name, model.metadata
     values = {
         **_common(model),
         **_recurrent(model),
         **_indexer(model, name, ARCHES[name]),
-        **_attention(model, name, ARCHES[name]),
+        **(_attention(model, name, ARCHES[name]) if latents or not _latents(model) else _whole_heads(model)),
     }
     return name, {"general.architecture": name, **{f"{name}.{key}": value for key, value in values.items()}}
 
@@ -199,8 +207,7 @@ def _attention(model: Model, name: str, arch: Arch) -> dict[str, object]:
     found: dict[str, object] = {"attention.head_count": _query_heads(model), "attention.head_count_kv": _kv_heads(model)}
     if name == "nemotron_h":
         found["feed_forward_length"] = [int(all(part.kind == "no_attention" for part in layer)) for layer in model.layers]
-    latents = [part for part in _parts(model) if isinstance(part, LatentAttention)]
-    if latents:
+    if latents := _latents(model):
         return {**found, **_latent(model, latents)}
     compressed = [part for part in _parts(model) if isinstance(part, CompressedAttention)]
     if compressed:
@@ -237,6 +244,24 @@ def _layer_heads(model: Model, layer: Layer) -> int:
         if isinstance(part, Shared) and part.source is not None:
             return _layer_heads(model, model.layers[part.source])
     return 0
+
+
+def _latents(model: Model) -> list[LatentAttention]:
+    return [part for part in _parts(model) if isinstance(part, LatentAttention)]
+
+
+def _whole_heads(model: Model) -> dict[str, object]:
+    """What the converter wrote before latents were known: every head's own keys and values."""
+    latents = _latents(model)
+    heads = _one(model, "number of heads", [part.num_heads for part in latents])
+    if not heads:
+        raise EngineError(f"the file of {model.name} doesn't name the heads of its latent attention", model.source)
+    return {
+        "attention.head_count": heads,
+        "attention.head_count_kv": heads,
+        "attention.key_length": _one(model, "key size", [part.nope_dim + part.rope_dim for part in latents]),
+        "attention.value_length": _one(model, "value size", [part.v_head_dim for part in latents]),
+    }
 
 
 def _latent(model: Model, latents: list[LatentAttention]) -> dict[str, object]:

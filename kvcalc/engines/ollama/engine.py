@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kvcalc.core.layers import FullAttention, LatentAttention, Part
 from kvcalc.core.model import Model, OptionValue, Request, Tally
 from kvcalc.engines import find_engine
 from kvcalc.engines.base import SERVED, Engine, Plan, Serving
@@ -34,8 +33,14 @@ RELEASES = Releases(
     refused="up to 0.5 it passed everything to llama.cpp: --engine llama.cpp counts it",
 )
 # The llama.cpp that a release links, as near as its rules are known.
-LATENTS = "0.6.7"  # before it llama.cpp knew no latent, and stored every head's own keys and values
-_LINKED = (("0.20.0", "b8390"), ("0.13.0", "b7698"), ("0.12.0", "b6673"), ("0.9.0", "b5640"), ("0.0.0", "b4600"))
+_LINKED = (
+    ("0.20.0", "b8390"),
+    ("0.13.0", "b7698"),
+    ("0.12.0", "b6673"),
+    ("0.9.0", "b5640"),
+    ("0.6.7", "b5135"),
+    ("0.0.0", "b4600"),
+)
 
 
 class OllamaPlan(Plan):
@@ -72,8 +77,7 @@ class OllamaPlan(Plan):
     def _llamacpp(self) -> Tally:
         options = llamacpp_options(self.settings, self.rules)
         request = replace(self.request, tokens=None, lengths=(), batch_size=1, k_dtype=None, v_dtype=None, options=options)
-        model = self.model if self.rules.since(LATENTS) or self.model.format == "gguf" else with_whole_heads(self.model)
-        return find_engine("llama.cpp").plan(model, replace(request, origins={})).allocate()
+        return find_engine("llama.cpp").plan(self.model, replace(request, origins={})).allocate()
 
     def _told(self, tally: Tally, report: dict[str, object]) -> Tally:
         settings, origins = self.settings, self.settings.origins
@@ -123,18 +127,6 @@ def _foretold(model: Model, settings: Settings, rules: Rules) -> dict[str, objec
     if "llama_server" not in rules or not hidden or not heads or not kv_heads:
         return {}
     return {"predicted_before_loading": 2 * len(model.layers) * min(kv_heads) * (hidden // heads) * settings.cells * 2}
-
-
-def with_whole_heads(model: Model) -> Model:
-    """The model as files named it before latents were known: each head's own keys and values."""
-    layers = tuple(tuple(_whole(part) for part in layer) for layer in model.layers)
-    return replace(model, layers=layers)
-
-
-def _whole(part: Part) -> Part:
-    if not isinstance(part, LatentAttention) or not part.num_heads:
-        return part
-    return FullAttention(part.num_heads, part.nope_dim + part.rope_dim, part.v_head_dim)
 
 
 def _name(model: Model) -> str:
