@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from kvcalc.core.log_facts import Figure, Load, Statement
 
 _NUMBERS = re.compile(r"\d+")
+_COPY = re.compile(r"DP\d{1,4}", re.ASCII)
 _KINDS = ("available", "in_use")
 
 
@@ -16,9 +17,15 @@ def memories(load: Load) -> Mapping[str, Figure]:
     found: dict[str, Figure] = {}
     for statement in load.of_kind(*_KINDS):
         figure = statement.figure("available_bytes") or statement.figure("available_gib")
-        known = found.get(statement.rank)
-        if figure is not None and (known is None or _sharper(figure, known)):
+        if figure is None:
+            continue
+        same = [rank for rank in found if rank.partition("#")[0] == statement.rank and _sharper(figure, found[rank])]
+        if same:
+            found[same[0]] = figure
+        elif statement.rank not in found:
             found[statement.rank] = figure
+        elif not statement.rank and statement.kind == "available":  # ranks that don't name themselves (Ray's)
+            found[f"#{statement.line}"] = figure
     return found
 
 
@@ -34,13 +41,21 @@ def tightest(load: Load) -> Figure | None:
 
 def candidates(load: Load, statement: Statement, *, per_rank: bool) -> list[Figure]:
     """The memory that a capacity line may speak of, the likeliest first."""
-    found, least = memories(load), tightest(load)
+    found = _of_copy(memories(load), statement.rank)
+    least = min(found.values(), key=lambda figure: figure.low, default=None)
     if least is None:
         return []
     if not per_rank or len(found) == 1:
         return [least]
     own = _paired(load, statement, found)
     return list(dict.fromkeys([*([own] if own else []), least, *found.values()]))
+
+
+def _of_copy(found: Mapping[str, Figure], rank: str) -> Mapping[str, Figure]:
+    """Those of the same data-parallel copy, where the lines tell."""
+    copy = _COPY.search(rank)
+    own = {name: figure for name, figure in found.items() if copy and copy.group() in _COPY.findall(name)}
+    return own or found
 
 
 def _paired(load: Load, statement: Statement, found: Mapping[str, Figure]) -> Figure | None:

@@ -1,0 +1,74 @@
+"""Logs of several copies and nodes, and tables and latents that a context's own lines speak of otherwise."""
+
+from __future__ import annotations
+
+import io
+
+from kvcalc.audit.audit import audit
+from kvcalc.audit.findings import Finding
+from kvcalc.audit.settings import Given
+from kvcalc.readers.engine_log import read_log
+from kvcalc.readers.hf_config import model_of
+
+GIB, MIB = 2**30, 2**20
+PLAIN = {"model_type": "llama", "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64}
+PLAIN |= {"hidden_size": 512, "max_position_embeddings": 131072, "torch_dtype": "bfloat16"}
+TOKEN = 4 * 2 * 64 * 2 * 2
+BANNER = "Initializing a V1 LLM engine (v0.12.0) with config: model='m', max_seq_len=32768, tensor_parallel_size={}\n"
+TABLE = """common_memory_breakdown_print: | memory breakdown [MiB] | total   free    self   model   context   compute |
+common_memory_breakdown_print: |   - CUDA0 (RTX 4090)   | 24111 = 1200 + (15019 = 14000 + {} +     400) +        7892 |
+"""
+CONTEXT = "llama_context: n_seq_max = 1\nllama_context: n_ctx = 8192\n"
+CACHE = "llama_kv_cache: size = 16.00 MiB (  8192 cells,   4 layers,  1/1 seqs), K (f16):  8.00 MiB, V (f16):  8.00 MiB\n"
+
+
+def findings(log: str, config: dict[str, object] | None = None, **given: object) -> list[Finding]:
+    loads = read_log(io.BytesIO(log.encode())).loads
+    known = model_of(config, "config.json", "toy") if config else None
+    return [finding for load in loads for finding in audit(load, known, Given(**given)).findings]  # type: ignore[arg-type]
+
+
+def tokens(memory: float, ranks: int = 1) -> int:
+    return int(memory * GIB) // (TOKEN // ranks * 16) * 16
+
+
+def test_each_data_parallel_copy_has_its_own_memory() -> None:
+    log = BANNER.format(1)
+    for copy, memory in ((0, 9.0), (1, 8.0)):
+        log += f"(EngineCore_DP{copy} pid=1) Available KV cache memory: {memory:.2f} GiB\n"
+    for copy, memory in ((1, 8.0), (0, 9.0)):
+        log += f"(EngineCore_DP{copy} pid=1) GPU KV cache size: {tokens(memory):,} tokens\n"
+    assert [finding.verdict for finding in findings(log, PLAIN)] == ["agrees", "agrees"]
+
+
+def test_ranks_that_do_not_name_themselves_are_several() -> None:
+    """Ray's workers: the tightest of them decides."""
+    log = BANNER.format(2)
+    for node, memory in ((2, 9.0), (3, 8.0)):
+        log += f"(RayWorkerWrapper pid=1, ip=10.0.0.{node}) Available KV cache memory: {memory:.2f} GiB\n"
+    log += f"(EngineCore pid=1) GPU KV cache size: {tokens(8.0, 2):,} tokens\n"
+    assert [finding.verdict for finding in findings(log, PLAIN)] == ["agrees"]
+
+
+def test_a_table_after_the_context_is_held_against_it() -> None:
+    right, wrong = (
+        findings(CONTEXT + CACHE + TABLE.format(16), PLAIN)[-1],
+        findings(CONTEXT + CACHE + TABLE.format(99), PLAIN)[-1],
+    )
+    assert (right.verdict, wrong.verdict) == ("agrees", "unchecked")
+    assert "another context" in wrong.why
+
+
+def test_a_table_before_the_context_was_printed_while_it_was_fitted() -> None:
+    (found,) = (each for each in findings(TABLE.format(64) + CONTEXT + CACHE, PLAIN) if each.what.startswith("context"))
+    assert (found.verdict, "fitted" in found.why) == ("unchecked", True)
+
+
+def test_a_latent_that_print_info_states_has_values_in_older_releases_alone() -> None:
+    info = "print_info: n_layer = 3\nprint_info: n_embd_k_gqa = 576\nprint_info: n_embd_v_gqa = 512\n"
+    info += "print_info: n_embd_head_k_mla = 192\n"
+    for width in (0, 512):
+        keys, values = 4096 * 3 * 576 * 2 / MIB, 4096 * 3 * width * 2 / MIB
+        log = f"{info}llama_kv_cache: size = {keys + values:.2f} MiB (4096 cells, 3 layers, 1/1 seqs), "
+        log += f"K (f16): {keys:.2f} MiB, V (f16): {values:.2f} MiB\n"
+        assert {finding.verdict for finding in findings(log)} <= {"exact", "agrees"}
