@@ -218,10 +218,81 @@ class Audit(Envelope):
     loads: list[Part]
 
 
+class LaunchFlag(Part):
+    """A flag that an engine's parser doesn't take as it stands, and why."""
+
+    flag: str
+    value: Any
+    line: int
+    note: str
+
+
+class LaunchSlip(Part):
+    """Something in a launch line that its author hardly meant."""
+
+    line: int
+    text: str
+
+
+class LaunchChange(Part):
+    """One flag of a launch line: as it stands, as it might, and what that gives."""
+
+    flag: str
+    before: str | None
+    after: str | None
+    gives: str
+
+
+class LaunchAnswer(Part):
+    """The verdict on one launch. ``cache_bytes`` are those of one rank."""
+
+    verdict: Literal["fits", "does not fit", "refused", "contradicts itself", "open", "not answered"]
+    exit_code: int
+    why: list[str]
+    error: Problem | None
+    rules: str | None
+    model: ModelPart | None
+    ranks: int | None
+    tokens: int | None
+    cache_bytes: int | None
+    sequences: int | None
+    budget_bytes: int | None
+    need_bytes: int | None
+    memory_bytes: int | None
+    memory_origin: str | None
+    weights_bytes: int | None
+    not_counted: list[str]
+    changes: list[LaunchChange]
+    notes: list[str]
+
+
+class LaunchCommand(Part):
+    """One launch as it was read; ``settings`` by the engine's own option names. ``answer`` is left out by --settings."""
+
+    engine: str
+    release: str | None
+    program: str | None
+    model: str | None
+    place: str | None
+    gpu: str | None
+    gpus: int | None
+    replicas: int
+    settings: dict[str, Any]
+    unrelated: list[str]
+    unknown: list[LaunchFlag]
+    removed: list[LaunchFlag]
+    ambiguous: list[LaunchFlag]
+    unreadable: list[LaunchFlag]
+    notes: list[str]
+    slips: list[LaunchSlip]
+    asks: list[str]
+    answer: LaunchAnswer | None = None
+
+
 class Check(Envelope):
     """``kvcalc check``."""
 
-    commands: list[Part]
+    commands: list[LaunchCommand]
 
 
 class Presets(Envelope):
@@ -262,10 +333,18 @@ class Verify(Envelope):
     passed: bool
 
 
+class Tool(Part):
+    """A tool that an agent is given."""
+
+    name: str
+    description: str
+    parameters: list[str]
+
+
 class Mcp(Envelope):
     """``kvcalc mcp --json``."""
 
-    tools: list[Part]
+    tools: list[Tool]
 
 
 class Schema(Envelope):
