@@ -358,9 +358,19 @@ def test_an_a100_is_batched_like_a_small_card() -> None:
     assert [card_of(79 * GIB, name) for name in ("h100", "NVIDIA A100-SXM4-80GB")] == ["large", "small"]
 
 
-def test_draft_layers_are_refused() -> None:
-    with pytest.raises(EngineError, match="draft"):
-        ENGINE.allocate(LLAMA, Request(tokens=1000, draft=True))
+def test_draft_layers_share_the_pool_of_the_models_own() -> None:
+    """A public start of Qwen3.6-27B on 0.23.0: 17.25 GiB, one draft token, no prefix caching: 255,975 tokens.
+
+    One attention layer more makes groups of 17 layers; each request keeps two blocks a group of states.
+    """
+    options = {
+        "release": "0.23.0",
+        "max-model-len": 131072,
+        "available-bytes": 17 * GIB + GIB // 4,
+        "enable-prefix-caching": False,
+    }
+    report = ENGINE.allocate(preset_model("qwen3.6-27b"), Request(draft=True, options=options)).report
+    assert (report["num_blocks"], report["kv_tokens"]) == (17.25 * GIB // (17 * 1_638_400 * 2), 255_975)
 
 
 def test_a_length_beyond_the_models_own_is_refused_unless_allowed() -> None:

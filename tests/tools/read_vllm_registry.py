@@ -23,7 +23,7 @@ REGISTRY = Path("vllm/model_executor/models/registry.py")
 NOT_SERVED = ("SPECULATIVE", "BACKEND", "PREVIOUSLY", "OOT", "_VLLM_MODELS", "_TRANSFORMERS_MODELS")
 AUTO = Path("transformers/models/auto/modeling_auto.py")
 TASKS = ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
-WIDTH = 110
+WIDTH = 117
 HEAD = '''"""Which classes each release of vLLM serves, by the span of releases that do; and the library's classes.
 
 Written by ``tests/tools/read_vllm_registry.py`` from ``vllm/model_executor/models/registry.py`` of every known release and
@@ -68,14 +68,13 @@ def _runs(served: Iterable[bool]) -> Iterator[str]:
         before = release
 
 
-def library(folder: Path) -> dict[str, str]:
-    """Model type → its class, of one release of transformers."""
+def library(folder: Path) -> set[tuple[str, str]]:
+    """(model type, a class of it), of one release of transformers."""
     text = (folder / AUTO).read_text()
-    found: dict[str, str] = {}
+    found: set[tuple[str, str]] = set()
     for task in TASKS:
         match = re.search(rf"MODEL_FOR_{task}_MAPPING_NAMES\s*=\s*OrderedDict\(\s*\[(.*?)\n    \]", text, re.DOTALL)
-        for model_type, name in re.findall(r'\("([\w.-]+)",\s*"(\w+)"\)', match.group(1) if match else ""):
-            found.setdefault(model_type, name)
+        found |= set(re.findall(r'\("([\w.-]+)",\s*"(\w+)"\)', match.group(1) if match else ""))
     return found
 
 
@@ -98,20 +97,19 @@ def main() -> None:
     vllm, transformers = Path(sys.argv[1]), Path(sys.argv[2])
     table = spans({release: classes(vllm / release) for release in KNOWN})
     versions = sorted((path.name for path in transformers.iterdir() if (path / AUTO).exists()), key=number_of)
-    since: dict[str, list[str]] = {version: [] for version in versions}
-    types: dict[str, str] = {}
+    since: dict[str, list[str]] = {}
+    pairs: set[tuple[str, str]] = set()
     for version in versions:
-        for model_type, name in library(transformers / version).items():
-            if name not in {other for names in since.values() for other in names}:
-                since[version].append(name)
-            types[model_type] = name
-    by_class: dict[str, list[str]] = {}
-    for model_type, name in types.items():
-        by_class.setdefault(name, []).append(model_type)
-    pairs = [f"{model_type}={name}" for name, its in sorted(by_class.items()) for model_type in its]
+        found = library(transformers / version)
+        since[version] = sorted({name for _, name in found} - {name for _, name in pairs})
+        pairs |= found
     text = HEAD + _wrapped("CLASSES", "Releases that serve them → classes.", table)
     text += _wrapped("LIBRARY", "The first of the releases of transformers read that has them → classes.", since)
-    text += _wrapped("TYPES", "Model type=class, for files and presets that name no class.", {"": pairs})
+    text += _wrapped(
+        "TYPES",
+        "Model type=class, one or more, for files and presets that name no class.",
+        {"": [f"{model_type}={name}" for model_type, name in sorted(pairs)]},
+    )
     TARGET.write_text(text)
 
 

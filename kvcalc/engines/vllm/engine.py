@@ -305,6 +305,9 @@ def _notes(setup: Setup) -> tuple[str, ...]:
         found.append("vLLM runs this model without a cache")
     if setup.cache_dtype != "auto" and reading_of(setup.model).own_dtype and setup.caches[0].dtype == "auto":
         found.append(f"vLLM's class passes no cache type on: the layers stay in {served_dtype(setup.model)}")
+    if settings.draft_layers:
+        first = len(setup.layers) - settings.draft_layers
+        found.append(f"layers from {first} on are draft layers, each like the model's last attention layer")
     if settings.tp * settings.pp > 1:
         found.append(f"one rank of {settings.tp * settings.pp}" + (", the heaviest stage" if settings.pp > 1 else ""))
     if settings.dp > 1:

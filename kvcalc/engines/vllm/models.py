@@ -217,6 +217,7 @@ CLASS_OF_TYPE: dict[str, str] = {
     "nemotron-nas": "DeciLMForCausalLM",
     "orion": "OrionForCausalLM",
     "phi-msft": "PhiForCausalLM",
+    "phimoe": "PhiMoEForCausalLM",
     "phi3_v": "Phi3VForCausalLM",
     "phi3small": "Phi3SmallForCausalLM",
     "phi4flash": "Phi4FlashForCausalLM",
@@ -285,20 +286,20 @@ UNMODELLED: dict[str, str] = {
 
 
 def class_names(model: Model) -> list[str]:
-    """The classes that the file names, or the one of its type."""
+    """The classes that the file names, or that of its type, and of the composite whose decoder it is."""
     names = model.metadata.get("architectures")
     if not isinstance(names, list):
-        names = [_class_of(model.model_type)]
-    return [name for name in names if isinstance(name, str) and name]
+        names = [*_classes_of(model.model_type), *_classes_of(model.model_type.removesuffix("_text"))]
+    return [name for name in names if isinstance(name, str)]
 
 
-def _class_of(model_type: str) -> str:
+def _classes_of(model_type: str) -> list[str]:
     from kvcalc.engines.vllm.registry import TYPES
 
     if model_type in CLASS_OF_TYPE:
-        return CLASS_OF_TYPE[model_type]
-    _, found, after = TYPES[""].partition(f" {model_type}=")
-    return after.partition(" ")[0] if found else ""
+        return [CLASS_OF_TYPE[model_type]]
+    start = f"{model_type}="
+    return [pair.removeprefix(start) for pair in TYPES[""].split() if pair.startswith(start)]
 
 
 def reading_of(model: Model) -> Reading:

@@ -10,7 +10,7 @@ from math import ceil
 from kvcalc.core.model import Model, OptionValue, Request
 from kvcalc.engines.options import Option
 from kvcalc.engines.releases import Rules
-from kvcalc.engines.requests import DEFAULT_TOKENS, refuse_draft
+from kvcalc.engines.requests import DEFAULT_TOKENS
 from kvcalc.engines.vllm.backends import CPU, FP8, PER_TOKEN_HEAD, PLATFORMS, SM90, SM100, TURBOQUANT
 from kvcalc.engines.vllm.lengths import longest_length
 from kvcalc.errors import EngineError, UsageError
@@ -77,7 +77,12 @@ OPTIONS: tuple[Option, ...] = (
     Option("disable-hybrid-kv-cache-manager", "bool", "allocate windows like full attention", "off"),
     Option("mamba-cache-dtype", "choice", "the type of convolution states, and of the others unless said", "auto", _STATE_DTYPES),
     Option("mamba-ssm-cache-dtype", "choice", "the type of temporal states", "auto: by model class", _STATE_DTYPES),
-    Option("num-speculative-tokens", "int", "draft tokens a step: each state keeps one more column and block for each", "0"),
+    Option(
+        "num-speculative-tokens",
+        "int",
+        "draft tokens a step: each state keeps one more column and block for each",
+        "0; with --draft, the model's draft layers",
+    ),
     Option("platform", "choice", "the device's compute capability", f"{SM90}, or the card's", tuple(PLATFORMS)),
     Option("flashinfer", "bool", "FlashInfer is installed", "on where the release requires it; on SM 10.0 it always counts"),
     Option("allow-long-max-model-len", "bool", "VLLM_ALLOW_LONG_MAX_MODEL_LEN: beyond what the model was made for", "off"),
@@ -107,7 +112,8 @@ class Settings:
     state_dtype: str
     platform: str
     allow_long: bool
-    speculative: int
+    speculative: int  # draft tokens a step
+    draft_layers: int
     flashinfer: bool
     origins: Mapping[str, tuple[object, str]]
 
@@ -120,7 +126,6 @@ class Settings:
 def settings_of(model: Model, request: Request, rules: Rules) -> Settings:
     """What the request asks of vLLM. Raises UsageError, EngineError."""
     given = request.options
-    refuse_draft(request, "vLLM")
     _check_memory(given)
     platform = platform_of(given)
     tokens, max_len, origins = _lengths(model, request)
@@ -144,13 +149,22 @@ def settings_of(model: Model, request: Request, rules: Rules) -> Settings:
         state_dtype=_text(given, "mamba-ssm-cache-dtype", "auto"),
         platform=platform,
         allow_long=given.get("allow-long-max-model-len", False) is True,
-        speculative=_number(given, "num-speculative-tokens") or 0,
+        speculative=_drafted(model, request),
+        draft_layers=len(model.draft_layers) if request.draft else 0,
         flashinfer=given.get("flashinfer", "flashinfer_required" in rules) is True,
         origins=origins,
     )
     if settings.max_model_len == -1 and settings.available is None and settings.override is None:
         raise UsageError("max-model-len=-1 fits the length to the memory, and no memory is named", fix="add -o available-bytes=…")
     return settings
+
+
+def _drafted(model: Model, request: Request) -> int:
+    """Draft tokens a step: as many as there are draft layers, where those are asked for alone."""
+    asked = _number(request.options, "num-speculative-tokens")
+    if asked is not None:
+        return asked
+    return len(model.draft_layers) if request.draft else 0
 
 
 def platform_of(given: Mapping[str, OptionValue]) -> str:

@@ -54,6 +54,7 @@ CHANGES: tuple[Change, ...] = (
     Change("padded_states", "0.26.0", "states are padded where another layer's page is larger"),
     Change("aligned_latents", "0.27.0", "blocks of hybrids with latent attention are multiples of 128"),
     Change("aligned_states", "0.28.0", "states are kept at block boundaries unless every block's are asked for"),
+    Change("draft_lookahead", "0.28.0", "windows hold the tokens that a chain of several draft layers looks ahead"),
     Change("huge_cards", "0.28.0", "cards from 160 GiB on schedule 16,384 tokens a step"),
     Change("kda_checkpoints", "0.29.0", "Kimi's bounded gate keeps one state block more, for a prefill's checkpoint"),
     Change("null_block_reserved", "0.29.0", "the start check sets the null block aside"),

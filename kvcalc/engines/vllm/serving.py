@@ -129,7 +129,7 @@ def _unlike(model: Model, name: str, rules: Rules) -> str:
     since = library_since(name)
     if not since:
         return "" if model.metadata.get("auto_map") and not spans_of(name) else ", and the library has no such class either"
-    below = next(below for first, below in (*LIBRARY_BELOW, ("0", "")) if rules.since(first))
+    below = next(below for first, below in (*LIBRARY_BELOW, ("0", "5")) if rules.since(first))
     if below and number_of(since) >= number_of(below):
         return f", and takes no transformers as new as the class (below {below})"
     return ""

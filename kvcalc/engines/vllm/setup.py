@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from kvcalc.core.layers import CrossAttention, FullAttention, Layer, Recurrent
 from kvcalc.core.model import Model, Request
 from kvcalc.engines.releases import Rules
+from kvcalc.engines.requests import counted_layers
 from kvcalc.engines.vllm.backends import SM100
 from kvcalc.engines.vllm.blocks import Blocks, settle, spec_of
 from kvcalc.engines.vllm.cache import Cache, make_context
@@ -53,6 +54,8 @@ class Setup:
 def set_up(model: Model, request: Request, rules: Rules) -> Setup:
     """Read the model as vLLM does, and cut its cache. Raises UsageError, EngineError."""
     settings = settings_of(model, request, rules)
+    own = len(model.layers)
+    model = replace(model, layers=counted_layers(model, request))
     reading = reading_of(model)
     layers = layers_as_read(model, reading)
     cache_dtype = _resolved_dtype(model, settings)
@@ -68,7 +71,7 @@ def set_up(model: Model, request: Request, rules: Rules) -> Setup:
     specs = tuple(spec_of(cache, blocks) for cache in caches)
     outermost = reading.block_outermost or any(cache.role == "compressor" for cache in caches)
     layout = Layout(rules, blocks.size, outermost, settings.hybrid)
-    plan = make_plan(specs, _stages(model, settings, caches), settings.pp, layout)
+    plan = make_plan(specs, _stages(model, settings, caches, own), settings.pp, layout)
     load = load_of(model, settings, request, layers, settings.max_model_len)
     return Setup(model, settings, layers, caches, specs, blocks, plan, load, cache_dtype)
 
@@ -166,12 +169,13 @@ def pipeline_stages(num_layers: int, stages: int) -> list[int]:
     return sizes
 
 
-def _stages(model: Model, settings: Settings, caches: Sequence[Cache]) -> list[int]:
+def _stages(model: Model, settings: Settings, caches: Sequence[Cache], own: int) -> list[int]:
+    """The stage of each cache; draft layers, which follow the model's ``own``, are on the last."""
     if settings.pp == 1:
         return [0] * len(caches)
-    depth = model.fields.int_or_none("num_layers") or len(model.layers)
+    depth = model.fields.int_or_none("num_layers") or own
     stage_of_layer = [stage for stage, size in enumerate(pipeline_stages(depth, settings.pp)) for _ in range(size)]
-    return [stage_of_layer[cache.layer * depth // len(model.layers)] for cache in caches]
+    return [stage_of_layer[min(cache.layer * depth // own, depth - 1)] for cache in caches]
 
 
 def _attention_free(model: Model) -> bool:
@@ -199,6 +203,12 @@ def _state_mode(model: Model, settings: Settings, layers: Sequence[Layer]) -> st
     if stateful and model.model_type in EVERY_STATE and not ("drafts_align" in rules and settings.speculative):
         return ALL
     return ALIGN if "state_modes" in rules or not stateful else NONE
+
+
+def _lookahead(settings: Settings) -> int:
+    """Tokens that windows keep for several draft layers, each of which reads one token further ahead."""
+    chained = min(settings.draft_layers, settings.speculative) > 1 and "draft_lookahead" in settings.rules
+    return settings.speculative - 1 if chained else 0
 
 
 def _drafts_count(rules: Rules, mode: str) -> bool:
@@ -231,5 +241,6 @@ def load_of(model: Model, settings: Settings, request: Request, layers: tuple[La
         dcp_size=settings.dcp,
         states=mode,
         speculative=settings.speculative if _drafts_count(settings.rules, mode) else 0,
+        lookahead=_lookahead(settings),
         encoder_tokens=0 if "encoder_budget" in settings.rules else model.fields.int_or_none("max_source_positions") or 0,
     )

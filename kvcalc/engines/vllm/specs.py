@@ -36,6 +36,7 @@ class Load:
     dcp_size: int = 1  # decode context parallel ranks
     states: str = ALIGN  # mamba_cache_mode
     speculative: int = 0  # draft tokens a step: a state block for each
+    lookahead: int = 0  # tokens that windows hold besides, for several draft layers in a chain
     encoder_tokens: int = 0  # what cross-attention holds; 0: the scheduler's whole budget
 
     @property
@@ -108,7 +109,7 @@ def _full(spec: Spec, load: Load) -> int:
 def _sliding(spec: Spec, load: Load) -> int:
     # The last window - 1 computed tokens and everything in flight; one block more, since the window may begin
     # inside a block: [XXCD][EF] holds the window CDEF of block size 4 in two blocks.
-    held = min(spec.window - 1 + load.in_flight, load.max_model_len)
+    held = min(spec.window - 1 + load.lookahead + load.in_flight, load.max_model_len)
     return ceil_div(held, spec.block_size) + 1
 
 
