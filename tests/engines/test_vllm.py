@@ -363,7 +363,7 @@ def test_draft_layers_share_the_pool_of_the_models_own() -> None:
 
     One attention layer more makes groups of 17 layers; each request keeps two blocks a group of states.
     """
-    options = {
+    options: dict[str, OptionValue] = {
         "release": "0.23.0",
         "max-model-len": 131072,
         "available-bytes": 17 * GIB + GIB // 4,
