@@ -63,9 +63,17 @@ class Plan(ABC):
     @cached_property
     def tally(self) -> Tally:
         """The same, counted once, with what the rules themselves have to say."""
-        found = self.allocate()
+        found = self._of_all_copies(self.allocate())
         said = [text for text in (self.rules.warning, self.serving.unchecked) if text]
         return replace(found, warnings=(*said, *found.warnings)) if said else found
+
+    def _of_all_copies(self, found: Tally) -> Tally:
+        """The same with the sequences that were asked for: an engine counts the share of one data-parallel copy."""
+        request = self.request
+        if request.dp_size == 1 or "batch_size" not in found.request:
+            return found
+        batch = (len(request.lengths) or request.batch_size, request.origins.get("batch_size", "default"))
+        return replace(found, request={**found.request, "batch_size": batch})
 
     def resized(self, request: Request) -> Plan:
         """The plan of the same request with other sequences. A plan that shares its preparation overrides this."""

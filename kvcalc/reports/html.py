@@ -10,19 +10,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from html import escape as html_escape
 from importlib.resources import files
 
 from kvcalc import __version__
 from kvcalc.core.counting import Slab, slabs_of
 from kvcalc.core.layers import Layer, kind_of, runs
+from kvcalc.engines.base import Plan
 from kvcalc.engines.estimate import Estimate
 from kvcalc.engines.requests import counted_layers, resolve_request
 from kvcalc.errors import KvcalcError
 from kvcalc.escapes import visible, visible_json
 from kvcalc.reports.pictures import by_kind, kind_name
 from kvcalc.reports.to_json import Document
+from kvcalc.reports.to_table import whose
 from kvcalc.units import format_bytes
 
 FORMULA_ENGINES = ("exact",)
@@ -30,16 +31,19 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 GRID_LENGTHS = 24
 LONGEST = 2**20
 MODELS_MAX = 12
+MOST_CELLS = 200_000  # of an engine that answers cell by cell: cells × layers
 
 
 def page(found: Sequence[Estimate], lengths: Iterable[int] = (), budget: int | None = None) -> str:
     """The page for these estimates; the sliders start at the first one's length and batch."""
     first = found[0]
     shown = list(found)[:MODELS_MAX]
-    formula = all(each.engine.name in FORMULA_ENGINES and not each.request.lengths for each in shown)
+    formula = all(each.engine.name in FORMULA_ENGINES and not each.request.lengths and _alone(each) for each in shown)
     batch = _number(first, "batch_size")
     steps = _lengths(shown, sorted({*lengths, first.tokens}), formula)
     batches = sorted({*BATCHES, batch})
+    if not formula and len(steps) * len(batches) * max(len(each.model.layers) for each in shown) > MOST_CELLS:
+        steps, batches = sorted({*lengths, first.tokens}), [batch]  # each cell counts each layer: only what was asked
     data: Document = {
         "tokens": first.tokens,
         "batch": batch,
@@ -49,6 +53,11 @@ def page(found: Sequence[Estimate], lengths: Iterable[int] = (), budget: int | N
         "models": [_model(each, steps, batches, formula) for each in shown],
     }
     return _filled(shown, data)
+
+
+def _alone(found: Estimate) -> bool:
+    """Whether the figure is the whole model's: of ranks, the heaviest counts, which no row of layers says."""
+    return max(found.request.tp_size, found.request.pp_size, found.request.dp_size) == 1
 
 
 def escape(text: str) -> str:
@@ -124,16 +133,16 @@ def _slab(slab: Slab) -> Document:
 
 def _grid(found: Estimate, lengths: list[int], batches: list[int]) -> Document:
     """The engine's own answers, by batch and length; null where it refuses."""
-    splits = [[_asked(found, batch, tokens) for tokens in lengths] for batch in batches]
+    plan = found.engine.plan(found.model, found.request)
+    splits = [[_asked(plan, batch, tokens) for tokens in lengths] for batch in batches]
     kinds = list(dict.fromkeys(kind for row in splits for split in row if split for kind in split))
     cells = [[None if split is None else [split.get(kind, 0) for kind in kinds] for split in row] for row in splits]
     return {"kinds": kinds, "bytes": cells}
 
 
-def _asked(found: Estimate, batch: int, tokens: int) -> dict[str, int] | None:
-    request = replace(found.request, batch_size=batch, tokens=tokens, lengths=())
+def _asked(plan: Plan, batch: int, tokens: int) -> dict[str, int] | None:
     try:
-        tally = found.engine.allocate(found.model, request)
+        tally = plan.at(batch, tokens).tally
     except KvcalcError:
         return None
     return by_kind(tally) if tally.fits else None
@@ -147,7 +156,7 @@ def _filled(found: Sequence[Estimate], data: Document) -> str:
     warnings = dict.fromkeys(f"{each.model.name}: {warning}" for each in found for warning in each.warnings)
     parts = {
         "TITLE": escape(f"KV cache of {', '.join(names)}"),
-        "INTRO": escape(f"Under the rules of {engine.name} {found[0].release} ({engine.source}; {engine.evidence})."),
+        "INTRO": escape(f"{whose(found[0]).capitalize()}. Rules: {engine.source}; {engine.evidence}."),
         "EXCLUDED": _items(dict.fromkeys(text for each in found for text in each.excluded)),
         "WARNINGS": f"<h2>Warnings</h2>\n<ul>{_items(warnings)}</ul>" if warnings else "",
         "FOOTER": escape(f"kvcalc {__version__}. Sizes are binary: 1 KiB = 1,024 bytes; 1k tokens = 1,024."),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import re
 import shutil
 import subprocess
@@ -15,6 +17,7 @@ import pytest
 from kvcalc.core.model import Request
 from kvcalc.engines import find_engine
 from kvcalc.engines.estimate import Estimate, estimate
+from kvcalc.errors import KvcalcError
 from kvcalc.readers.hf_config import model_of
 from kvcalc.reports.html import page
 
@@ -133,8 +136,10 @@ PROBE = """
     const bars = document.querySelectorAll("#bars rect").length;
     seen.push({ tokens: data.lengths[tokens], batch: data.batches[batch], bytes: bytes(), lines, bars });
   }
-  set("exact", 12345);
-  seen.push({ tokens: 12345, batch: data.batches[2], bytes: bytes(), lines: 2, bars: 9 });
+  if (!document.getElementById("exact").disabled) {
+    set("exact", 12345);
+    seen.push({ tokens: 12345, batch: data.batches[2], bytes: bytes(), lines: 2, bars: 9 });
+  }
   set("budget", "0.0001");
   const over = document.querySelectorAll("#models tr.no").length;
   const layers = document.querySelectorAll("#layers tbody tr").length;
@@ -170,3 +175,78 @@ def test_the_address_names_a_length_and_a_batch(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(page([found(HYBRID)]))
     done = opened(tmp_path, "#tokens=10000&batch=8")
     assert f'data-bytes="{found(HYBRID, tokens=10000, batch_size=8).total_bytes}"' in done
+
+
+# Random requests: the page says what the command line says
+
+PAGES = int(os.environ.get("KVCALC_PAGES", "24"))  # 300 before a release
+SHAPES = {
+    "hybrid": {**HYBRID, "hidden_size": 2048},
+    "latent": LATENT,
+    "plain": {**HYBRID, "model_type": "llama", "hidden_size": 2048},
+}
+RANKED = ("exact", "static", "paged", "vllm", "sglang", "tensorrt-llm")
+
+
+def drawn(seed: int) -> tuple[str, str, dict[str, Any]]:
+    """(engine, shape, what is asked), seeded."""
+    draw = random.Random(seed)
+    engine, shape = draw.choice((*RANKED, "transformers", "mlx-lm")), draw.choice(list(SHAPES))
+    asked: dict[str, Any] = {"tokens": draw.choice((100, 4096, 40_000)), "batch_size": draw.choice((1, 3, 8))}
+    if engine in RANKED:
+        asked |= {name: draw.choice((1, 1, 2)) for name in ("tp_size", "pp_size", "dp_size")}
+    return engine, shape, asked
+
+
+def at(engine: str, shape: str, asked: dict[str, Any], **other: Any) -> int | None:
+    """The command line's figure, or None where it refuses."""
+    try:
+        answer = found(SHAPES[shape], engine=engine, **{**asked, **other})
+    except KvcalcError:
+        return None
+    return answer.total_bytes if answer.tally.fits else None
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_page_holds_the_command_lines_figures(seed: int) -> None:
+    """Every cell of the page's data, whatever the ranks."""
+    engine, shape, asked = drawn(seed)
+    if at(engine, shape, asked) is None:
+        pytest.skip("the engine refuses this one")
+    data = data_of(page([found(SHAPES[shape], engine=engine, **asked)]))
+    (model,) = data["models"]
+    assert data["batch"] == asked["batch_size"]
+    for batch in (data["batches"][0], data["batch"]):
+        for tokens in (data["lengths"][0], data["tokens"], data["lengths"][-1]):
+            want = at(engine, shape, asked, tokens=tokens, batch_size=batch)
+            if model["rows"] is not None:
+                have: int | None = sum(
+                    row["count"] * size_of(slab, tokens, batch) for row in model["rows"] for slab in row["slabs"]
+                )
+            else:
+                cell = model["grid"]["bytes"][data["batches"].index(batch)][data["lengths"].index(tokens)]
+                have = None if cell is None else sum(cell)
+            assert have == want
+
+
+def size_of(slab: dict[str, Any], tokens: int, batch: int) -> int:
+    """One array of one layer."""
+    return batch * rows_of(slab["reach"], tokens) * int(slab["row_bytes"])
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here: apt install chromium")
+@pytest.mark.parametrize("seed", range(1000, 1000 + PAGES))
+def test_a_page_shows_the_command_lines_figures_in_a_browser(seed: int, tmp_path: Path) -> None:
+    engine, shape, asked = drawn(seed)
+    if at(engine, shape, asked) is None:
+        pytest.skip("the engine refuses this one")
+    text = page([found(SHAPES[shape], engine=engine, **asked)])
+    (tmp_path / "page.html").write_text(text.replace("</body>", PROBE))
+    match = re.search(r'<pre id="probe">(.*?)</pre>', opened(tmp_path, ""), re.DOTALL)
+    assert match is not None
+    probe = json.loads(match[1].replace("&lt;", "<").replace("&amp;", "&"))
+    assert probe["problems"] == []
+    for seen in probe["seen"]:
+        want = at(engine, shape, asked, tokens=seen["tokens"], batch_size=seen["batch"])
+        assert [int(size) if size else None for size in seen["bytes"]] == [want]
