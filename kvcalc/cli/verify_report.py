@@ -109,6 +109,8 @@ def control_part(control: Control) -> Document:
         "what": control.what,
         "error": _finite(control.error),
         "tolerance": _finite(control.tolerance),
+        "found_by": control.found_by,
+        "sound_passed": control.sound,
         "caught": control.caught,
     }
 
@@ -255,16 +257,17 @@ def totals_table(weighings: tuple[Weighing, ...]) -> RenderableType:
 
 
 def controls_table(controls: tuple[Control, ...]) -> RenderableType:
-    """A row a broken cache."""
-    table = plain_table("broken on purpose", "kind", "cache", "error", "tolerance", "", right=(3, 4))
+    """A row a broken cache: what was broken, where, and what came of it."""
+    table = plain_table("broken on purpose", "where", "kind", "cache", "error", "tolerance", "", right=(4, 5))
     for control in controls:
         table.add_row(
             control.name,
+            control.what,
             control.kind.replace("_", " "),
             control.implementation,
             f"{control.error:.2e}",
             f"{control.tolerance:.2e}",
-            _mark(control.caught, "caught", "NOT CAUGHT"),
+            _mark(control.caught, "caught", "NOT CAUGHT" if control.sound else "SOUND FAILED"),
         )
     return table
 

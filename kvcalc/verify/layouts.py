@@ -19,6 +19,7 @@ from kvcalc.verify.caches.concat import ConcatCache
 from kvcalc.verify.caches.paged import BlockTable, PagedCache
 from kvcalc.verify.caches.sliding import RingCache
 from kvcalc.verify.caches.static import StaticCache
+from kvcalc.verify.events import Event
 
 
 class Maker(Protocol):
@@ -41,9 +42,20 @@ class Layout(Maker, Protocol):
     def shared_tensors(self) -> list[Tensor]:
         """Name what belongs to no layer."""
 
+    def apply(self, event: Event) -> None:
+        """Let a sequence end, or begin like another."""
+
+
+class Steady:
+    """Sequences neither come nor go."""
+
+    def apply(self, event: Event) -> None:
+        """Raise: nothing of the kind happens here."""
+        raise NotImplementedError(f"{event} in a layout whose sequences stay")
+
 
 @dataclass
-class ConcatLayout:
+class ConcatLayout(Steady):
     """What the equation counts, appended by concatenation."""
 
     lengths: Sequence[int]
@@ -67,7 +79,7 @@ class ConcatLayout:
 
 
 @dataclass
-class StaticLayout:
+class StaticLayout(Steady):
     """Everything made for ``capacity`` positions at the start."""
 
     lengths: Sequence[int]
@@ -93,7 +105,7 @@ class StaticLayout:
 
 
 @dataclass
-class PagedLayout:
+class PagedLayout(Steady):
     """Whole blocks from pools, one table for all arrays that fill their blocks alike."""
 
     lengths: Sequence[int]
@@ -120,8 +132,6 @@ class PagedLayout:
             blocks = [reach.rows(length) // self.block_size for length in self.lengths]
             ring = None if reach.cap is None else -(-reach.cap // self.block_size)
             table = BlockTable(blocks, self.block_size, self.device, self.seed + len(self.tables), ring)
-            table.grow(0, max(self.lengths[0] // 2 // reach.ratio, 1) if blocks[0] else 0)
-            table.release(0)  # an earlier sequence came and went: its blocks are used again
             self.tables[reach] = table
         return self.tables[reach]
 

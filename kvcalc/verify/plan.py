@@ -31,6 +31,8 @@ DEFAULT_TOKENS = 64
 DEFAULT_DECODED = 16
 DEFAULT_TOKENS_MOST = 2080  # a window up to 2,048 is passed by default
 
+CHECKED_LAYERS = 4  # of each kind have their outputs checked: layers of a kind differ in nothing but their numbers
+
 Step = tuple[int, int, int]  # sequence, start, stop
 
 
@@ -41,6 +43,7 @@ class Chosen:
     index: int
     layer: Layer
     source: int | None = None
+    checked: bool = True  # whether its outputs are held against the reference; its rows and bytes always are
 
 
 def choose_layers(layers: Sequence[Layer], each: int | None) -> tuple[Chosen, ...]:
@@ -56,7 +59,20 @@ def choose_layers(layers: Sequence[Layer], each: int | None) -> tuple[Chosen, ..
             source = sources[index]
             if source is not None:
                 wanted.add(source)
-    return tuple(Chosen(index, layers[index], sources[index]) for index in sorted(wanted))
+    checked = _checked(sorted(wanted), layers)
+    return tuple(Chosen(index, layers[index], sources[index], index in checked) for index in sorted(wanted))
+
+
+def _checked(wanted: Sequence[int], layers: Sequence[Layer]) -> set[int]:
+    """The first, the last and some between of each kind."""
+    kinds: dict[Layer, list[int]] = {}
+    for index in wanted:
+        kinds.setdefault(same_kind(layers[index]), []).append(index)
+    found: set[int] = set()
+    for same in kinds.values():
+        most = min(CHECKED_LAYERS, len(same))
+        found |= {same[round(place * (len(same) - 1) / max(most - 1, 1))] for place in range(most)}
+    return found
 
 
 def same_kind(layer: Layer) -> Layer:
@@ -122,14 +138,20 @@ def default_tokens(layers: Sequence[Layer]) -> int:
     return max([tokens for tokens in passed if tokens <= DEFAULT_TOKENS_MOST] + [DEFAULT_TOKENS])
 
 
+def default_lengths(tokens: int) -> tuple[int, ...]:
+    """Three sequences of unequal lengths, so that none stands for the others."""
+    return tokens, max(tokens * 2 // 3 - 1, 1), max(tokens // 3 + 2, 1)
+
+
 def default_prompt(tokens: int) -> int:
     """All but a few, which are decoded."""
     return max(tokens - DEFAULT_DECODED, (tokens + 1) // 2 if tokens <= DEFAULT_DECODED else 1)
 
 
-def steps_of(lengths: Sequence[int], prompt: int, chunks: Sequence[int]) -> list[Step]:
+def steps_of(lengths: Sequence[int], prompts: Sequence[int], chunks: Sequence[int]) -> list[Step]:
     """Prefill in pieces, then the chunk sizes in turn; sequences take turns, so that blocks mix in a shared pool."""
-    pending = [_sequence_steps(sequence, length, prompt, chunks) for sequence, length in enumerate(lengths)]
+    sizes = enumerate(zip(lengths, prompts, strict=True))
+    pending = [_sequence_steps(sequence, length, prompt, chunks) for sequence, (length, prompt) in sizes]
     found: list[Step] = []
     while pending:
         for steps in list(pending):

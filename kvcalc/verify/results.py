@@ -97,19 +97,21 @@ class Weighing:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A cache broken on purpose: caught when its outputs differ by more than the tolerance."""
+    """A cache broken on purpose, run through the same steps and comparisons as the sound one just before it."""
 
     name: str
     kind: str
     implementation: str
-    what: str
+    what: str  # what was broken, and where
     error: float
     tolerance: float
+    found_by: str = ""  # the comparison that failed
+    sound: bool = True  # whether the same cache passed unbroken
 
     @property
     def caught(self) -> bool:
-        """Whether the check would have failed, as it must."""
-        return not self.error <= self.tolerance
+        """Whether the check fails on the broken cache, as it must, and on nothing else."""
+        return self.sound and not self.error <= self.tolerance
 
 
 @dataclass(frozen=True, slots=True)

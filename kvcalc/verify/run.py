@@ -21,6 +21,7 @@ from kvcalc.verify.controls import controls_of, scale_control
 from kvcalc.verify.device import check_types, describe, free_memory, pick_device, usable_types, wide
 from kvcalc.verify.inputs import Inputs
 from kvcalc.verify.layouts import ConcatLayout, Layout, PagedLayout, StaticLayout
+from kvcalc.verify.life_run import run_lives
 from kvcalc.verify.memory import check_memory, most_layers, needed_bytes, work_bytes
 from kvcalc.verify.parts.base import Context
 from kvcalc.verify.parts.recurrent import MOST_STEPS
@@ -31,6 +32,7 @@ from kvcalc.verify.plan import (
     Step,
     check_positions,
     choose_layers,
+    default_lengths,
     default_prompt,
     default_tokens,
     edges_of,
@@ -90,7 +92,7 @@ class Plan:
 
     def context(self, inputs: Inputs, types: Types, chosen: Sequence[Chosen], most: int = ALL_UP_TO) -> Context:
         """A run's context, with as many checked positions as their queries and references have room for."""
-        each = sum(probe_bytes(layer.layer) for layer in chosen) * len(self.lengths)
+        each = sum(probe_bytes(layer.layer) for layer in chosen if layer.checked) * len(self.lengths)
         most = min(most, max(PROBE_BYTES // each, 2)) if each else most
         edges = (*edges_of([layer.layer for layer in chosen]), self.prompt, self.settings.block_size)
         checked = tuple(check_positions(length, edges, most, self.settings.seed) for length in self.lengths)
@@ -159,6 +161,8 @@ def make_plan(model: Model, request: Request, settings: Settings) -> Plan:
     layouts, kinds, quantized = _wanted(settings.cache)
     layers = _of_kinds(counted_layers(model, request), kinds, model.name)
     tokens, notes = _tokens(request, layers)
+    if request.tokens is None and not request.lengths and request.batch_size == 1:
+        request = replace(request, lengths=default_lengths(tokens))
     request = request if request.lengths else request.at(tokens)
     lengths = _lengths(request, tokens)
     types, _ = resolve_types(model, request)
@@ -190,7 +194,7 @@ def make_plan(model: Model, request: Request, settings: Settings) -> Plan:
         (),
         tuple(notes),
     )
-    return replace(_with_layers(plan), steps=tuple(steps_of(lengths, prompt, settings.chunks)))
+    return replace(_with_layers(plan), steps=tuple(steps_of(lengths, _prompts(settings, lengths), settings.chunks)))
 
 
 def _lengths(request: Request, tokens: int) -> tuple[int, ...]:
@@ -202,6 +206,11 @@ def _lengths(request: Request, tokens: int) -> tuple[int, ...]:
             fix=f"give at most {MOST_SEQUENCES:,} sequences and {MOST_TOKENS:,} tokens",
         )
     return request.lengths or (tokens,) * sequences
+
+
+def _prompts(settings: Settings, lengths: Sequence[int]) -> tuple[int, ...]:
+    """How much of each sequence is prefilled: a short one too decodes some of its tokens."""
+    return tuple(settings.prompt or default_prompt(length) for length in lengths)
 
 
 def _wanted(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
@@ -281,6 +290,10 @@ def _runs(plan: Plan, inputs: Inputs, tick: Tick) -> tuple[list[Check], list[Wei
             found, weighing = run_layout(case, proofs, plan.layout(name), tick)
             checks += found
             weighings.append(weighing)
+        if "paged" in plan.layouts and "all" in plan.settings.cache:
+            found, more = run_lives(plan, inputs)
+            checks += found
+            weighings += more
     for k, v in plan.pairs:
         some_checks, some_weighings = _quantized(plan, inputs, k, v)
         checks += some_checks

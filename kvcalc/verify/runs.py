@@ -25,6 +25,7 @@ from kvcalc.core.layers import (
 from kvcalc.core.model import Model, Request, Tally
 from kvcalc.engines import find_engine
 from kvcalc.verify.device import allocated
+from kvcalc.verify.events import Event
 from kvcalc.verify.layouts import Layout
 from kvcalc.verify.parts.base import Context, OpenPart, PartProof
 from kvcalc.verify.parts.compressed import CompressedProof, overlap_of
@@ -57,7 +58,12 @@ def prove(context: Context, chosen: Sequence[Chosen], tick: Tick = no_tick) -> l
     for each in chosen:
         if each.source is not None:
             readers.setdefault(each.source, []).append(each.index)
-    proofs = [LayerProof(each, _parts(context, each, readers.get(each.index, []))) for each in chosen]
+    checked = {each.index for each in chosen if each.checked}
+    proofs = []
+    for each in chosen:
+        own = readers.get(each.index, [])
+        seen = context if checked & {each.index, *own} else context.unchecked()
+        proofs.append(LayerProof(each, _parts(seen, each, own)))
     for proof in proofs:
         for part in proof.parts:
             part.prepare()
@@ -111,13 +117,16 @@ def open_layers(proofs: Sequence[LayerProof], layout: Layout) -> list[OpenLayer]
     return [OpenLayer(proof.chosen, tuple(part.open(layout) for part in proof.parts)) for proof in proofs]
 
 
-def feed(layers: Sequence[OpenLayer], steps: Sequence[Step], what: str, tick: Tick = no_tick) -> None:
-    """Every step through every layer, as a model would."""
-    for sequence, start, stop in steps:
+def feed(layers: Sequence[OpenLayer], steps: Sequence[Step | Event], layout: Layout, tick: Tick = no_tick) -> None:
+    """Every step through every layer, as a model would; between them sequences may come and go."""
+    for step in steps:
+        if isinstance(step, Event):
+            layout.apply(step)
+            continue
         for layer in layers:
             for part in layer.parts:
-                part.step(sequence, start, stop)
-        tick(what, 1)
+                part.step(*step)
+        tick(layout.name, 1)
 
 
 def storage_bytes(tensors: Iterable[Tensor]) -> int:
@@ -151,7 +160,7 @@ class Case:
     model: Model  # its layers are the chosen ones, in order
     request: Request
     counts: dict[Layer, int]  # layers of each kind in the whole model
-    steps: Sequence[Step]
+    steps: Sequence[Step | Event]
 
 
 def run_layout(case: Case, proofs: Sequence[LayerProof], layout: Layout, tick: Tick = no_tick) -> tuple[list[Check], Weighing]:
@@ -159,7 +168,7 @@ def run_layout(case: Case, proofs: Sequence[LayerProof], layout: Layout, tick: T
     context_device = layout.device
     before = allocated(context_device)
     layers = open_layers(proofs, layout)
-    feed(layers, case.steps, layout.name, tick)
+    feed(layers, case.steps, layout, tick)
     after = allocated(context_device)
     tally = predict(case, layout)
     per_layer = [run.bytes_per_layer for run in tally.layers for _ in range(run.count)]

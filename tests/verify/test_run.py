@@ -37,7 +37,7 @@ SLIDING = (SlidingAttention(2, 16, 16, 8, 4),)
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=4), st.integers(1, 5000), st.lists(st.integers(1, 50), min_size=1))
 def test_steps_cover_every_position_once_and_in_order(lengths: list[int], prompt: int, chunks: list[int]) -> None:
     fed = [0] * len(lengths)
-    for sequence, start, stop in steps_of(lengths, prompt, chunks):
+    for sequence, start, stop in steps_of(lengths, [prompt] * len(lengths), chunks):
         assert start == fed[sequence] < stop <= lengths[sequence]
         assert stop - start <= max(PREFILL_TOKENS if start < prompt else 0, *chunks)
         fed[sequence] = stop
@@ -100,7 +100,8 @@ def test_a_quantised_type_that_is_asked_for_is_run_in_every_layout(k: str, v: st
         *[LAYERS[name] for name in ("full", "mamba2")], (SlidingAttention(2, 32, 32, 9, 4),), request={"k_dtype": k, "v_dtype": v}
     )
     assert report.passed, explain(report)
-    assert [weighing.implementation for weighing in report.weighings] == ["concat", "static", "paged"]
+    names = [weighing.implementation for weighing in report.weighings]
+    assert names == ["concat", "static", "paged", "paged, forked", "paged, reused"]
 
 
 def test_rows_that_are_no_whole_blocks_are_left_out_of_the_quantised_runs() -> None:

@@ -8,6 +8,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from kvcalc.errors import UnsupportedError
+
+
+class CapacityError(UnsupportedError):
+    """More rows than a cache was made for."""
+
+    code = "capacity"
+
 
 @dataclass(frozen=True, slots=True)
 class RowShape:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kvcalc.verify.caches.base import Held, HeldRows, RowShape, span, unwritten
+from kvcalc.verify.caches.base import CapacityError, Held, HeldRows, RowShape, span, unwritten
 
 
 class StaticCache:
@@ -16,9 +16,11 @@ class StaticCache:
         self.lengths = [0] * sequences
 
     def append(self, sequence: int, rows: Tensor) -> None:
-        """Write behind the last row."""
+        """Write behind the last row. Raises CapacityError where the array ends before the rows do."""
         start = self.lengths[sequence]
         stop = start + rows.shape[1]
+        if stop > self.rows.shape[2]:
+            raise CapacityError(f"{stop:,} positions don't fit a capacity of {self.rows.shape[2]:,}", fix="make it larger")
         self.rows[sequence, :, start:stop] = rows
         self.lengths[sequence] = stop
 
@@ -31,6 +33,10 @@ class StaticCache:
         """Append, then read."""
         self.append(sequence, rows)
         return self.read(sequence)
+
+    def end(self, sequence: int) -> None:
+        """Forget a sequence: its rows stay until the next one overwrites them, and are never read."""
+        self.lengths[sequence] = 0
 
     def tensors(self) -> list[Tensor]:
         """The one array."""

@@ -72,6 +72,10 @@ class Context:
         """The checked positions as a tensor."""
         return torch.tensor(self.checked[sequence], device=self.device)
 
+    def unchecked(self) -> Context:
+        """The same run without checked outputs: rows are stored and compared all the same."""
+        return replace(self, checked=((),) * len(self.lengths))
+
     def rows(self, sequence: int, *key: object, heads: int, width: int, dtype: str = "float32") -> Rows:
         """An array of one sequence; a fork begins with its parent's rows."""
         own = self.inputs.rows(*key, sequence, heads=heads, width=width, dtype=dtype)
@@ -132,6 +136,16 @@ class Tracker:
             self._keep(float(error.flatten()[worst]), float(tolerance.expand_as(error).flatten()[worst]))
         else:
             self._keep(float(error.max()), tolerance)
+
+    def same(self, outputs: int) -> None:
+        """Count what was found equal to the bit."""
+        self.outputs += outputs
+        self._keep(0.0, 0.0)
+
+    def count(self, wrong: int) -> None:
+        """Take one inspection that found so many things wrong."""
+        self.outputs += 1
+        self._keep(float(wrong), 0.0)
 
     def _keep(self, error: float, tolerance: float) -> None:
         error = error if error == error else math.inf  # NaN differs from itself

@@ -142,7 +142,7 @@ class OpenCompressed:
         self.proof, self.context = proof, proof.context
         part, codec = proof.part, proof.context.k
         self.window = layout.cache(codec.shape(1, part.head_dim), Reach(cap=part.window))
-        self.sight = proof.sight
+        self.sight, self.scale, self.sinks = proof.sight, proof.scale, proof.sinks
         every = Reach(ratio=part.ratio or 1)
         self.groups = layout.cache(codec.shape(1, part.head_dim), every) if part.ratio else None
         self.index = layout.cache(codec.shape(1, part.index_head_dim), every) if part.ratio and part.index_head_dim else None
@@ -159,7 +159,7 @@ class OpenCompressed:
         if self.groups is not None:
             given = self.proof.compressor_rows(sequence).between(start, stop)
             for position in range(start, stop):
-                self._compress(sequence, position, given[:, position - start])
+                self.compress(sequence, position, given[:, position - start])
         for index, position in enumerate(self.proof.chosen(sequence)):
             if start <= position < stop:
                 seen = self.sight.mask(torch.tensor([position], device=rows.device), held.positions)[0]
@@ -168,7 +168,7 @@ class OpenCompressed:
             check_rows(self.rows, self.window, sequence, self.context.k, 1, self.proof.window_rows(sequence))
             self._check_groups(sequence)
 
-    def _compress(self, sequence: int, position: int, given: Tensor) -> None:
+    def compress(self, sequence: int, position: int, given: Tensor) -> None:
         """Put one token's numbers and gates in the buffer; when its group is full, make the row."""
         proof, part = self.proof, self.proof.part
         buffer, ratio, width = self.buffer[sequence], part.ratio, proof.width
@@ -191,8 +191,8 @@ class OpenCompressed:
         if self.groups is not None and count:
             held = self.context.k.decode(self.groups.read(sequence).rows[:, :count], 1)[0]
             keys = torch.cat((keys, held))
-        scores = proof.queries[sequence][:, index] @ keys.T * proof.scale
-        weights = torch.cat((scores, proof.sinks[:, None]), dim=1).softmax(-1)[:, :-1]
+        scores = proof.queries[sequence][:, index] @ keys.T * self.scale
+        weights = torch.cat((scores, self.sinks[:, None]), dim=1).softmax(-1)[:, :-1]
         self.outputs.add(weights @ keys, *proof.expected(sequence, index, held), outputs=1)
 
     def _check_groups(self, sequence: int) -> None:

@@ -108,7 +108,7 @@ class OpenLatent:
 
     def __init__(self, proof: LatentProof, layout: Maker) -> None:
         self.proof, self.context = proof, proof.context
-        self.sight = proof.sight
+        self.sight, self.scale = proof.sight, proof.scale
         self.cache = layout.cache(self.context.k.shape(1, proof.part.row_width), Reach(cap=proof.part.window))
         what = STORED if self.context.quantized else OUTPUTS
         self.outputs = {layer: Tracker(f"{what}, expanded") for layer in proof.queriers}
@@ -139,7 +139,7 @@ class OpenLatent:
     def _absorbed(self, queries: Tensor, rows: Tensor, seen: Tensor | None) -> Tensor:
         """Turned queries, ``[heads, n, rank + rope]``, over the rows themselves; then each head's W."""
         proof = self.proof
-        scores = queries @ rows.T * proof.scale
+        scores = queries @ rows.T * self.scale
         if seen is not None:
             scores = scores.masked_fill(~seen, -torch.inf)
         latents = scores.softmax(-1) @ rows[:, : proof.part.kv_lora_rank]

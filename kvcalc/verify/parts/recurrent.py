@@ -126,7 +126,7 @@ class OpenRecurrent:
         ]
         for sequence in range(count):
             proof.rule.start([state[sequence] for state in self.states])
-        self.skip_state = self.skip_conv = -1  # a position whose update is left out, on purpose
+        self.skip_state = self.skip_conv = (-1, -1)  # the sequence and position whose update is left out, on purpose
         self.outputs = Tracker(proof.rule.what)
 
     def step(self, sequence: int, start: int, stop: int) -> None:
@@ -145,8 +145,8 @@ class OpenRecurrent:
     def _token(self, sequence: int, position: int, given: dict[str, Tensor]) -> Tensor:
         convs = [window[sequence] for window in self.convs]
         states = [state[sequence] for state in self.states]
-        kept_states = [state.clone() for state in states] if position == self.skip_state else []
-        kept_convs = [window.clone() for window in convs] if position == self.skip_conv else []
+        kept_states = [state.clone() for state in states] if (sequence, position) == self.skip_state else []
+        kept_convs = [window.clone() for window in convs] if (sequence, position) == self.skip_conv else []
         found = self.proof.rule.step(given, convs, states)
         for kept, now in (*zip(kept_states, states, strict=False), *zip(kept_convs, convs, strict=False)):
             now.copy_(kept)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from kvcalc.verify.reference.rounding import LIBRARY, UNIT, gamma, product_error
 
-SCORES = 2**21  # at once: what a pass keeps in memory
+SCORES = 2**19  # at once: what a pass keeps in memory
 RULE = (
     "sqrt(sum p r^2)·sqrt(sum p v^2 - o^2) + gamma(m)·(sqrt(sum p v^2) + |o|) for each output o, with weights p and their errors "
     "r = 6·sqrt(D)·u·(|s| + 2·sqrt(sum (q k)^2)) + u·(|s| + |s - max s|) + 6u; gamma(n) = min(n, 6·sqrt(n))·u, u = 2^-24"
@@ -123,7 +123,7 @@ def softmax(scores: Tensor, error: Tensor, sink: Tensor | None = None) -> tuple[
     total = weights.sum(1, keepdim=True)
     if sink is not None:
         total = total + torch.exp(sink - top)
-    reach = torch.where(weights > 0, scores.abs() + (scores - top).abs(), torch.zeros_like(scores))
+    reach = (scores.abs() + (scores - top).abs()).nan_to_num_(posinf=0.0)  # nothing of what isn't seen
     return weights / total, torch.expm1(error + UNIT * reach + LIBRARY + 2 * UNIT)
 
 
