@@ -80,7 +80,7 @@ def _gone(known: Table, engine: str, release: str, written: str) -> Match:
     ever = known.ever(written)
     if ever is not None:
         name, option = ever
-        if release and name.since and version(release) < version(name.since):
+        if release and name.after and version(release) <= version(name.after):
             return Match(option, written in option.negative, REMOVED, f"not in {release} yet: it came in {name.since}", written)
         return Match(option, written in option.negative, REMOVED, f"gone since {name.gone}", written)
     older = _older(known, engine, release, written)

@@ -14,18 +14,22 @@ from kvcalc.values import value
 
 @value
 class Name:
-    """A name of an option, with the sampled releases it came in and is gone in (empty: beyond the samples)."""
+    """A name of an option, with the sampled releases it came in and is gone in (empty: beyond the samples).
+
+    ``after`` is the last sample that lacks it: a release between that and ``since`` may have it, and is not said to lack it.
+    """
 
     text: str
     since: str = ""
     gone: str = ""
+    after: str = ""
 
     def taken_by(self, release: str) -> bool:
         """Whether this release's parser has the name; no release means the newest."""
         if not release:
             return not self.gone
         key = version(release)
-        return (not self.since or version(self.since) <= key) and (not self.gone or key < version(self.gone))
+        return (not self.after or version(self.after) < key) and (not self.gone or key < version(self.gone))
 
 
 @value
@@ -73,7 +77,8 @@ def version(text: str) -> tuple[int, ...]:
 def table(engine: str) -> Table:
     """The table of one engine, or of one of its programs ("mlx-lm.generate")."""
     raw = read_table("kvcalc.launch", engine)
-    options = {key: _option(key, row) for key, row in raw["options"].items()}
+    before = dict(zip(raw["releases"][1:], raw["releases"], strict=False))
+    options = {key: _option(key, row, before) for key, row in raw["options"].items()}
     owners: dict[str, tuple[tuple[Name, Option], ...]] = {}
     for option in options.values():
         for name in option.names:
@@ -81,8 +86,9 @@ def table(engine: str) -> Table:
     return Table(engine, tuple(raw["releases"]), options, owners)
 
 
-def _option(key: str, row: Mapping[str, Any]) -> Option:
-    names = tuple(Name(text, *(span.split("..") if span else ("", ""))) for text, span in row["names"].items())
+def _option(key: str, row: Mapping[str, Any], before: Mapping[str, str]) -> Option:
+    spans = {text: span.split("..") if span else ["", ""] for text, span in row["names"].items()}
+    names = tuple(Name(text, since, gone, before.get(since, "")) for text, (since, gone) in spans.items())
     return Option(key, row["kind"], names, tuple(row.get("negative", ())), row.get("env", ""), row.get("removed", False))
 
 

@@ -83,3 +83,12 @@ def test_an_abbreviation_is_read_as_argparse_reads_it(data: st.DataObject, engin
     if expected == COUNTED and not exact:
         assert found.option is not None
         assert dests == {f"{found.option.key} {found.negated}"}
+
+
+def test_a_release_between_two_samples_is_not_said_to_lack_a_name() -> None:
+    # --kv-transfer-config is in the sample of 0.6.6, and not in that of 0.6.3: what 0.6.4 has was not looked at
+    assert match("vllm", "0.6.3", "--kv-transfer-config").verdict != COUNTED
+    assert match("vllm", "0.6.4", "--kv-transfer-config").verdict == COUNTED
+    # --swap-space is in the sample of 0.17.0, and not in that of 0.18.0
+    assert match("vllm", "0.17.1", "--swap-space").verdict == COUNTED
+    assert match("vllm", "0.18.0", "--swap-space").verdict != COUNTED
