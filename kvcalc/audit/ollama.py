@@ -98,7 +98,7 @@ def audit_ollama(load: Load, model: Model | None, settings: Settings) -> list[Fi
 
 def _rules(release: str) -> str:
     try:
-        return find_engine("ollama").releases.find(release).said
+        return find_engine("ollama").releases.find(release).name
     except KvcalcError:
         return ""
 

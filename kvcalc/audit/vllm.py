@@ -67,7 +67,7 @@ def _tell(run: Run, settings: Settings) -> None:
     """Which release's rules these are."""
     rules = rules_of(run.way.release)
     own = rules is not None and run.own_rules
-    settings.rules = rules.said if own and rules else f"{run.answering}, as {run.way.release} counts"
+    settings.rules = rules.name if own and rules else f"{run.answering}, as {run.way.release} counts"
 
 
 def _taken(way: Way) -> str:
@@ -276,7 +276,14 @@ def _refusal(run: Run, statement: Statement) -> list[Finding]:
     high = run.pool(available_bytes=memory.high + (block if isinstance(block, int) else 0), max_model_len=length)
     first, last = low.get("longest_model_len"), high.get("longest_model_len")
     expected = Range(first, last) if isinstance(first, int) and isinstance(last, int) else None
-    return found + check(statement, "estimated", "longest length that fits", expected, "", "count")
+    longest = check(statement, "estimated", "longest length that fits", expected, "", "count")
+    return found + [replace(each, note_bytes=_needed(run, memory.low, each.low)) for each in longest]
+
+
+def _needed(run: Run, memory: int, length: int) -> int | None:
+    """Bytes of one request of a length."""
+    need = run.pool(available_bytes=max(1, memory), max_model_len=length).get("needed_bytes")
+    return need if isinstance(need, int) else None
 
 
 def _refused_tokens(run: Run, statement: Statement) -> list[Finding]:
@@ -285,7 +292,8 @@ def _refused_tokens(run: Run, statement: Statement) -> list[Finding]:
     expected = Range(blocks * size, blocks * size) if blocks else _range(run, "kv_tokens", statement)
     restates = run.load.of_kind("blocks")[0].line if blocks else 0
     why = "" if expected else run.problem
-    return check(statement, "tokens", f"tokens that fit, blocks of {size}", expected, why, "count", restates)
+    found = check(statement, "tokens", f"tokens that fit, blocks of {size}", expected, why, "count", restates)
+    return [_with_bytes(run, each) for each in found]
 
 
 def _hybrid_block(run: Run, statement: Statement) -> list[Finding]:

@@ -43,7 +43,7 @@ def _load_view(audited: Audited) -> Iterator[RenderableType]:
 
 def _headline(audited: Audited) -> Text:
     load = audited.load
-    rules = f" (rules of {audited.rules})" if audited.rules and audited.rules != load.version else ""
+    rules = f" (rules of {audited.rules})" if audited.rules else ""
     text = Text.assemble((load.engine, "bold"), f" {load.version}".rstrip(), rules, f", from line {load.line:,} on")
     if audited.model is not None:
         text.append(f", {audited.model.name} ({audited.model.source or 'flags'})")
