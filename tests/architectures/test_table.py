@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mutants import SAME_EITHER_WAY, Mutant, mutants, own_rule, pinned, turned_plain
 
 from kvcalc.architectures.base import Architecture
 from kvcalc.architectures.lookup import find_architecture
@@ -23,10 +24,15 @@ from kvcalc.engines.exact import ENGINE
 from kvcalc.errors import ArchitectureError, KvcalcError
 from kvcalc.readers.hf_config import model_of
 
-ROWS: dict[str, dict[str, Any]] = {
-    row["type"]: row
-    for row in map(json.loads, (Path(__file__).parents[1] / "data" / "architectures.jsonl").read_text("utf-8").splitlines())
-}
+DATA = Path(__file__).parents[1] / "data"
+
+
+def lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in (DATA / name).read_text("utf-8").splitlines()]
+
+
+ROWS: dict[str, dict[str, Any]] = {row["type"]: row for row in lines("architectures.jsonl")}
+SHOWN = lines("architectures_shown.jsonl")  # further configs, in which all that a rule does can be seen
 BF16 = find_dtype("bf16")
 
 
@@ -45,6 +51,39 @@ def test_a_row_gives_what_is_pinned(name: str) -> None:
     split = tally.component_bytes()
     assert [split["kv"], split["index"], split["state"], split["other"]] == [*row["bytes"], 0]
     assert tally.total_bytes > 0
+
+
+@pytest.mark.parametrize("row", SHOWN, ids=[row["type"] for row in SHOWN])
+def test_what_a_rule_does_is_pinned(row: dict[str, Any]) -> None:
+    assert pinned(row["type"], row["config"]) == {"layers": row["layers"], "bytes": row["bytes"]}
+
+
+PINS: dict[str, list[dict[str, Any]]] = {name: [] for name in ROWS}
+for _row in (*ROWS.values(), *SHOWN):
+    PINS[_row["type"]].append(_row)
+
+
+def notices(mutant: Mutant, names: list[str]) -> bool:
+    with mutant.made():
+        return any(
+            pinned(name, pin["config"]) != {k: pin[k] for k in ("layers", "bytes")} for name in names for pin in PINS[name]
+        )
+
+
+OF_RULES: dict[int, list[str]] = {}
+for _name, _architecture in ARCHITECTURES.items():
+    OF_RULES.setdefault(id(_architecture.rule), []).append(_name)
+
+
+@pytest.mark.parametrize("names", OF_RULES.values(), ids=[names[0] for names in OF_RULES.values()])
+def test_each_thing_that_a_rule_does_shows(names: list[str]) -> None:
+    """A period, an offset, a pattern or a builder that is changed changes a pin: ``tests/tools/show_architectures.py``."""
+    changes = [mutant for mutant in mutants(ARCHITECTURES[names[0]].rule) if (names[0], mutant.what) not in SAME_EITHER_WAY]
+    assert [mutant.what for mutant in changes if not notices(mutant, names)] == []
+
+
+def test_no_row_passes_for_a_plain_one() -> None:
+    assert [name for name in ARCHITECTURES if own_rule(name) and not notices(turned_plain(name), [name])] == []
 
 
 HOSTILE: list[object] = [-1, 0, 2**40, 10**30, "8", True, float("nan"), [], [1, -1], {"a": 1}]

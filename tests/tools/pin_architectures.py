@@ -5,7 +5,8 @@
 
 A line pins the layers and bytes (4,096 tokens, 100 encoder positions, bfloat16) of one model type. It shows that a change
 elsewhere leaves the type alone; that the figures are right is shown by the published, measured and worked cases beside it.
-Read the new lines before keeping them. Lines that are there already stay as they are.
+Read the new lines before keeping them. Lines that are there already stay as they are. Then run ``show_architectures.py``, which
+adds the configs in which the rest of what a rule does can be seen.
 """
 
 from __future__ import annotations
