@@ -12,7 +12,19 @@ import yaml
 
 FOLDER = Path(__file__).resolve().parents[1] / "presets"
 FILES = sorted(FOLDER.glob("*.yaml"))
-KEYS = ["name", "title", "family", "aliases", "checkpoint", "source", "parameters", "weights_dtype", "config"]
+KEYS = [
+    "name",
+    "title",
+    "family",
+    "aliases",
+    "checkpoint",
+    "source",
+    "parameters",
+    "weights_dtype",
+    "weights_bytes",
+    "weights_format",
+    "config",
+]
 NESTED = ("text_config", "language_config", "llm_config", "thinker_config")
 DEPTH_KEYS = (
     "num_hidden_layers",
@@ -26,7 +38,7 @@ DEPTH_KEYS = (
 WIDTH_KEYS = ("hidden_size", "n_embd", "d_model", "dim", "model_dim")
 LEFT_TO_THE_CLASS = {"qwen2-audio-7b"}  # the published file leaves every size of the decoder to qwen2's defaults
 FOREIGN = re.compile(
-    r"rope_(?:theta|scaling|parameters)|token_id|activation|dropout|vocab|initializer|architectures|auto_map|transformers_version"
+    r"rope_(?:theta|scaling|parameters)|token_id|activation|dropout|initializer|architectures|auto_map|transformers_version"
 )
 
 
@@ -68,7 +80,7 @@ def test_the_file_name_is_the_preset_name(name: str) -> None:
 def test_the_fields_are_the_known_ones_in_their_order(name: str) -> None:
     present = list(PRESETS[name])
     assert present == [key for key in KEYS if key in present]
-    assert set(KEYS) - set(present) <= {"parameters", "weights_dtype"}
+    assert set(KEYS) - set(present) <= {"parameters", "weights_dtype", "weights_bytes", "weights_format"}
 
 
 def test_no_name_or_alias_means_two_models() -> None:

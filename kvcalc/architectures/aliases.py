@@ -89,8 +89,15 @@ LAYER_KINDS: dict[str, str] = {
 }
 
 # Keys outside the class defaults that published files may hold and that rules or readers look at.
+# Sizes of weights and buffers alone: no cache goes by them.
+SIZE_KEYS = (
+    *("vocab_size", "padded_vocab_size", "tie_word_embeddings", "ffn_hidden_size", "n_inner", "ffn_dim", "d_ff"),
+    *("intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "num_experts_per_tok"),
+    *("num_experts", "n_routed_experts", "num_local_experts", "n_shared_experts"),
+)
 EXTRA_KEYS: frozenset[str] = frozenset(
     (
+        *SIZE_KEYS,
         "model_type",
         "dtype",
         "torch_dtype",

@@ -21,6 +21,7 @@ from kvcalc.engines.base import Engine
 from kvcalc.engines.estimate import estimate
 from kvcalc.engines.fit import BATCH, BOTH, SAMPLE, TOKENS, Fit, Memory, fit, frontier
 from kvcalc.engines.other_memory import Card, Other, other_memory
+from kvcalc.engines.weight_formats import bytes_in_format
 from kvcalc.errors import DeviceError, ExitCode, MissingExtraError, UsageError
 from kvcalc.units import parse_bytes
 
@@ -207,8 +208,29 @@ def _free(name: str) -> int:
 def _weights(text: str | None, model: Model, reference: Reference, naming: Naming) -> tuple[int, str]:
     if text is None:
         return 0, "none given"
-    if text.strip().lower() != "auto":
+    word = text.strip().lower()
+    if word == "auto":
+        return _published(model, reference, naming)
+    if word[:1].isdigit() or word[:1] == ".":
         return _bytes_or_zero(text), "flag --weights"
+    return bytes_in_format(word, _parameters(model, reference, naming), model)
+
+
+def _parameters(model: Model, reference: Reference, naming: Naming) -> int:
+    """How many parameters a model has, where its file or preset says so."""
+    from kvcalc.readers import weights
+
+    if model.format == "gguf":
+        return weights.parameters_of_gguf(model)
+    if reference.kind == "preset":
+        return weights.parameters_of_preset(reference.value, naming.presets_dir)
+    if reference.kind == "config":
+        return weights.parameters_of_folder(Path(reference.value))
+    raise UsageError("--weights FORMAT needs a preset, a GGUF file or a folder with its weights", fix="say it: --weights 16GB")
+
+
+def _published(model: Model, reference: Reference, naming: Naming) -> tuple[int, str]:
+    """The bytes of the weights as they are published or lie there."""
     from kvcalc.readers import weights
 
     if model.format == "gguf":

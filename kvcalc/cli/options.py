@@ -188,7 +188,11 @@ class Room(Group):
     ] = None
     device: Annotated[Text, _request("--device", text="Ask a device of this machine what is free: cuda:0 (needs torch).")] = None
     weights: Annotated[
-        Text, _request("--weights", text="The whole model's weights: 16GB, or auto to read it. Ranks share them evenly.")
+        Text,
+        _request(
+            "--weights",
+            text="The whole model's weights: 16GB, auto to read it, or a format (q4_k_m, awq, fp8 …). Ranks share them.",
+        ),
     ] = None
     overhead: Annotated[Text, _request("--overhead", text="What else a device holds: activations, graphs, other programs.")] = (
         None

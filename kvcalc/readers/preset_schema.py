@@ -48,6 +48,8 @@ class Preset(BaseModel):
     source: Source
     parameters: Annotated[int, Field(gt=0, lt=2**53)] | None = None
     weights_dtype: Text | None = None
+    weights_bytes: Annotated[int, Field(gt=0, lt=2**53)] | None = None  # of a checkpoint in more types than one
+    weights_format: Text | None = None  # the format of that checkpoint: fp8, mxfp4 …
     config: dict[str, Any]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
+from math import prod
 from pathlib import Path
 
 from kvcalc.core.gguf import GgufMetadata
@@ -69,8 +70,10 @@ def weights_of_hub(repository: str, revision: str | None) -> Weights:
 
 
 def weights_of_preset(name: str, extra: Path | None) -> Weights:
-    """Published parameters × bytes of their type. Raises PresetError."""
+    """The published checkpoint's bytes, or published parameters × bytes of their type. Raises PresetError."""
     preset = read_preset(find_preset(name, extra))
+    if preset.weights_bytes is not None:
+        return preset.weights_bytes, f"preset {preset.name}: the published checkpoint's {preset.weights_format or 'own format'}"
     if preset.parameters is None or preset.weights_dtype is None:
         missing = "parameters" if preset.parameters is None else "weights_dtype"
         raise PresetError(f"the preset {preset.name} names no {missing}, so the size of its weights isn't known", fix=_ASK)
@@ -79,8 +82,60 @@ def weights_of_preset(name: str, extra: Path | None) -> Weights:
     return size, f"preset {preset.name}: {preset.parameters:,} parameters in {dtype}"
 
 
+def parameters_of_preset(name: str, extra: Path | None) -> int:
+    """Published parameters. Raises PresetError."""
+    preset = read_preset(find_preset(name, extra))
+    if preset.parameters is None:
+        raise PresetError(f"the preset {preset.name} names no parameters, so no format of them can be reckoned", fix=_ASK)
+    return preset.parameters
+
+
+def parameters_of_gguf(model: Model) -> int:
+    """Elements of the tensor table. Raises GgufError."""
+    tensors = model.metadata.tensors if isinstance(model.metadata, GgufMetadata) else None
+    if tensors is None:
+        raise GgufError("no tensor table was seen, so the number of parameters isn't known", model.source, _ASK)
+    return sum(prod(tensor.shape) for tensor in tensors)
+
+
+def parameters_of_folder(config: Path) -> int:
+    """Elements of the tensors that the safetensors headers beside a config.json list. Raises ConfigError.
+
+    Packed integers of a quantised checkpoint hold several weights an element: such a folder is refused.
+    """
+    folder = config if config.is_dir() else config.parent
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise ConfigError("there is no .safetensors file beside the config", str(folder), _ASK)
+    return sum(_elements(file) for file in files)
+
+
+def _elements(path: Path) -> int:
+    count = 0
+    for tensor in _header(path).values():
+        shape, kind = (tensor.get("shape"), tensor.get("dtype")) if isinstance(tensor, Mapping) else (None, None)
+        if shape is None:
+            continue  # __metadata__
+        if (
+            kind not in _WHOLE
+            or not isinstance(shape, list)
+            or not all(type(size) is int and 0 <= size < MOST_BYTES for size in shape)
+        ):
+            raise ConfigError("a tensor of the header is packed, or has no shape", str(path), _ASK)
+        count += prod(shape)
+    return count
+
+
+_WHOLE = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")
+
+
 def _header_bytes(path: Path) -> int:
     """Bytes of the tensors that a safetensors header lists: the end of the last one. Raises ConfigError."""
+    return max(_ends(_header(path).values(), path), default=0)
+
+
+def _header(path: Path) -> Mapping[str, object]:
+    """A safetensors file's header. Raises ConfigError."""
     try:
         with path.open("rb") as file:
             start = file.read(8)
@@ -90,7 +145,7 @@ def _header_bytes(path: Path) -> int:
         raise ConfigError(f"the file can't be read: {problem.__class__.__name__}", str(path), _ASK) from None
     if not raw or len(raw) < length:
         raise ConfigError("this is no whole safetensors header", str(path), _ASK)
-    return max(_ends(parse_object(_decoded(raw, path), str(path)).values(), path), default=0)
+    return parse_object(_decoded(raw, path), str(path))
 
 
 def _decoded(raw: bytes, path: Path) -> str:

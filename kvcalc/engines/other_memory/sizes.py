@@ -32,6 +32,7 @@ class Sizes:
     latent: bool = False
     attention_only: bool = True
     layers: int = 0
+    tied: bool = False  # embeddings and head are one tensor
 
 
 def sizes_of(model: Model) -> Sizes:
@@ -39,7 +40,32 @@ def sizes_of(model: Model) -> Sizes:
     held = model.metadata
     found = _of_gguf(held) if isinstance(held, GgufMetadata) else _of_config(held, model)
     recurrent = any(isinstance(part, Recurrent) for layer in model.layers for part in layer)
-    return Sizes(*found, attention_only=not recurrent, layers=len(model.layers))
+    return Sizes(*found, attention_only=not recurrent, layers=len(model.layers), tied=_tied(held, model))
+
+
+# Classes whose default ties the two (transformers, configuration_*.py: tie_word_embeddings = True).
+_TIED_BY_CLASS = (
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "gemma3_text",
+    "gemma3n",
+    "gemma4",
+    "gpt2",
+    "bloom",
+    "cohere",
+    "cohere2",
+    "falcon",
+    "opt",
+    "t5",
+)
+
+
+def _tied(held: Mapping[str, object], model: Model) -> bool:
+    if isinstance(held, GgufMetadata):
+        return held.has_tensor("output.weight") is False
+    said = (place.get("tie_word_embeddings") for place in reversed(list(_places(held))))
+    return next((each for each in said if isinstance(each, bool)), model.model_type in _TIED_BY_CLASS)
 
 
 def _of_gguf(held: Mapping[str, object]) -> tuple[int | None, int | None, int | None, bool, bool]:
