@@ -178,7 +178,7 @@ DEFAULT_BACKENDS: Mapping[str, Mapping[str, str]] = {
     "IQuestQ1ForCausalLM": dict.fromkeys(_EVERYWHERE, "fa3"),
 }
 # What a class's own ratios are where none is given.
-SWA_RATIOS = {"InklingForConditionalGeneration": 0.1}
+SWA_RATIOS = {"InklingForConditionalGeneration": 0.1, "DeepseekV4ForCausalLM": 0.1}
 MAMBA_RATIOS = {"InklingForConditionalGeneration": 0.1}
 
 # quant_method values of files for which SGLang has no code; gptq and awq are taken through their Marlin forms.

@@ -13,7 +13,7 @@ from kvcalc.engines.base import Engine, Figure, Memory, Plan, Serving
 from kvcalc.engines.ranks import copy_request, sharing
 from kvcalc.engines.releases import Rules
 from kvcalc.engines.requests import resolve_request
-from kvcalc.engines.sglang.layers import FULL, STATE, WINDOW, Slot, layer_slots, pooled_layers, workspace_row
+from kvcalc.engines.sglang.layers import layer_slots, pooled_layers, workspace_row
 from kvcalc.engines.sglang.options import OPTIONS
 from kvcalc.engines.sglang.pools import (
     Division,
@@ -31,6 +31,7 @@ from kvcalc.engines.sglang.pools import (
 from kvcalc.engines.sglang.releases import RELEASES
 from kvcalc.engines.sglang.serving import serving_of
 from kvcalc.engines.sglang.setup import Setup, set_up
+from kvcalc.engines.sglang.slots import FULL, STATE, WINDOW, Slot
 from kvcalc.errors import EngineError
 from kvcalc.units import ceil_div, format_bytes, round_up
 
@@ -45,6 +46,7 @@ def stages_of(model: Model, request: Request, setup: Setup) -> list[Stage]:
     if count > depth:
         raise EngineError(f"{depth} layers can't be split over {count} pipeline stages", fix="take fewer stages")
     even, more = divmod(depth, count)
+    rope = model.fields.int("qk_rope_head_dim", 64) if setup.compressed else 0
     found, first = [], 0
     for stage in range(count):
         size = even + (stage >= count - more)
@@ -52,7 +54,7 @@ def stages_of(model: Model, request: Request, setup: Setup) -> list[Stage]:
             Run(first + start, length, layer, tuple(layer_slots(model, layer, setup, own)))
             for start, length, layer in runs(layers[first : first + size])
         ]
-        found.append(Stage(first, tuple(held), cells_of(held, setup, workspace_row(setup, own))))
+        found.append(Stage(first, tuple(held), cells_of(held, setup, workspace_row(setup, own), rope)))
         first += size
     return found
 

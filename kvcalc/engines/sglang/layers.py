@@ -31,26 +31,16 @@ from kvcalc.core.model import Model
 from kvcalc.dtypes import FLOAT32, Dtype, find_dtype
 from kvcalc.engines.ranks import share_of
 from kvcalc.engines.sglang.classes import MINIMAX_M3, OWN_WINDOW_HEADS
+from kvcalc.engines.sglang.compressed import compressed_slots
 from kvcalc.engines.sglang.options import FP4, MXFP8, SM90, SM100
 from kvcalc.engines.sglang.setup import FP8, Setup
+from kvcalc.engines.sglang.slots import FULL, REQUEST, STATE, TAIL, WINDOW, Slot
 from kvcalc.errors import EngineError
 from kvcalc.units import ceil_div
-from kvcalc.values import value
 
-FULL, WINDOW, STATE, REQUEST, TAIL = "full", "window", "state", "request", "tail"
 INDEX_GROUP = 128
 FP4_GROUP, MXFP8_GROUP = 16, 32
 SOURCE = "sglang/srt/mem_cache/memory_pool.py"
-
-
-@value
-class Slot:
-    """One array of one layer: its pool, what a row holds, and what a row counts when the memory is divided."""
-
-    pool: str
-    slab: Slab
-    sized: int
-    tokens: int = 1  # that share a row
 
 
 def _slot(pool: str, slab: Slab, sized: int | None = None) -> Slot:
@@ -62,7 +52,7 @@ def pooled_layers(model: Model, setup: Setup) -> tuple[Layer, ...]:
     layers = _whisper(model) or tuple(_read(model, layer) for layer in model.layers)
     if setup.shape.sparse:
         layers = _indexed(model, layers)
-    if not setup.stateful and not setup.shape.latent:
+    if not setup.stateful and not setup.shape.latent and not setup.compressed:
         layers = _uniform(layers, setup)
     return tuple(tuple(_share(part, setup.tp) for part in layer) for layer in layers)
 
@@ -154,7 +144,7 @@ def _part_slots(model: Model, part: Part, setup: Setup, own: FullAttention | Non
         case Recurrent():
             return _states(model, part, setup)
         case CompressedAttention():
-            raise EngineError(f"SGLang's compressed attention of {setup.shape.names} is not modelled", SOURCE)
+            return compressed_slots(part, model.fields.int("qk_rope_head_dim", 64))
         case CrossAttention() | Shared() | NoCache():
             return []
         case _:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
-from kvcalc.core.layers import Layer
-from kvcalc.engines.sglang.layers import FULL, REQUEST, STATE, TAIL, WINDOW, Slot
+from kvcalc.core.layers import CompressedAttention, Layer
+from kvcalc.engines.sglang import compressed
 from kvcalc.engines.sglang.setup import Setup
+from kvcalc.engines.sglang.slots import COMPRESSED, FULL, REQUEST, STATE, TAIL, WINDOW, Slot
 from kvcalc.units import format_bytes, round_up
 from kvcalc.values import value
 
@@ -36,15 +37,16 @@ class Run:
 class Cells:
     """Bytes by which the memory of one stage is divided."""
 
-    full: int  # a token, over all layers of the full pool
-    window: int  # … of the window pool
+    full: float  # a token, over all layers of the full pool
+    window: float  # … of the window pool
     state: int  # a state slot
+    fixed: int = 0  # taken off before the rest is divided
     workspace: int = 0  # a token, once for all layers
     draft: int = 0  # a token of the draft's layers
     num_full: int = 0  # layers that have a slot in the full pool
 
     @property
-    def token(self) -> int:
+    def token(self) -> float:
         """One token of the full pool and of the draft's."""
         return self.full + self.workspace + self.draft
 
@@ -67,9 +69,12 @@ class Pools:
     states: int
     requests: int
     page: int
+    drafted: bool = False
 
     def rows(self, pool: str) -> int:
         """Rows that the buffers have: a page more, a state more, a request more."""
+        if pool in COMPRESSED:
+            return compressed.rows(pool, self.tokens, self.window, self.requests, self.drafted)
         return {
             FULL: self.tokens + self.page,
             WINDOW: self.window + self.page,
@@ -87,14 +92,19 @@ class Division:
     refusal: str = ""
 
 
-def cells_of(runs: Sequence[Run], setup: Setup, workspace: int) -> Cells:
+def cells_of(runs: Sequence[Run], setup: Setup, workspace: int, rope_dim: int) -> Cells:
     """The sums over a stage's layers."""
+    if setup.compressed:
+        parts = [part for run in runs for part in run.layer * run.count if isinstance(part, CompressedAttention)]
+        drafted = setup.draft is not None
+        full, window = compressed.token_cells(parts, rope_dim, drafted)
+        return Cells(full, window, 0, compressed.request_bytes(parts, setup.requests or 1, drafted))
     sizes = dict.fromkeys((FULL, WINDOW, STATE, REQUEST, TAIL), 0)
     for run in runs:
         for slot in run.slots:
             sizes[slot.pool] += run.count * slot.sized
     num_full = sum(run.count for run in runs if any(slot.pool == FULL for slot in run.slots))
-    cells = Cells(sizes[FULL], sizes[WINDOW], sizes[STATE], workspace, num_full=num_full)
+    cells = Cells(sizes[FULL], sizes[WINDOW], sizes[STATE], workspace=workspace, num_full=num_full)
     return replace(cells, draft=_draft_cell(runs, cells, setup))
 
 
@@ -102,7 +112,9 @@ def _draft_cell(runs: Sequence[Run], cells: Cells, setup: Setup) -> int:
     """What EAGLE's layers add to a token: the share that so many of the model's own layers take; index keys in each."""
     if setup.draft is None or not setup.draft.layers or not cells.num_full:
         return 0
-    index = sum(run.count * slot.sized for run in runs for slot in run.slots if slot.slab.component == "index" and slot.sized)
+    index: float = sum(
+        run.count * slot.sized for run in runs for slot in run.slots if slot.slab.component == "index" and slot.sized
+    )
     each = max((slot.sized for run in runs for slot in run.slots if slot.slab.component == "index"), default=0)
     if not setup.shape.sparse:
         index = each = 0
@@ -133,13 +145,16 @@ def _refused(setup: Setup, why: str, states: int = 0) -> Division:
 def _tokens(cells: Cells, setup: Setup, rest: int, cap: int | None, stages: Sequence[Stage]) -> int:
     """Tokens of one stage, in whole pages."""
     page = setup.page
+    if setup.compressed:
+        return int(max(rest - cells.fixed, 0) / (setup.swa_ratio * cells.window + cells.full)) // page * page
     if cap is not None:
-        return (rest - round_up(cap, page) * cells.window) // cells.token // page * page if cells.token else ENDLESS
+        left = rest - round_up(cap, page) * cells.window
+        return int(left // cells.token) // page * page if cells.token else ENDLESS
     if cells.window:
         cell = cells.token + setup.swa_ratio * cells.window if cells.full else cells.window
         return int(rest // cell) // page * page
     if cells.token:
-        return rest // cells.token // page * page
+        return int(rest // cells.token) // page * page
     if any(stage.cells.full for stage in stages):
         return ENDLESS
     return (setup.given.most_tokens or setup.context) // page * page
@@ -150,7 +165,7 @@ def pools_of(stages: Sequence[Stage], setup: Setup, tokens: int, states: int) ->
     tokens = tokens // setup.page * setup.page
     window = window_tokens(stages, setup, tokens)
     requests = max_requests(setup, tokens, states)
-    pools = Pools(tokens, window, states, requests, setup.page)
+    pools = Pools(tokens, window, states, requests, setup.page, setup.draft is not None)
     return Division(pools, _why_not(stages, setup, pools))
 
 
@@ -187,7 +202,7 @@ def window_tokens(stages: Sequence[Stage], setup: Setup, tokens: int) -> int:
 
 def window_floor(stages: Sequence[Stage], setup: Setup) -> int | None:
     """Tokens that a window pool must exceed: a window, as the class counts it, and a page."""
-    if not windowed(stages) or not any(stage.cells.full for stage in stages) or setup.window is None:
+    if not windowed(stages) or setup.window is None or not any(stage.cells.full for stage in stages):
         return None
     return setup.window + setup.page
 
@@ -195,7 +210,9 @@ def window_floor(stages: Sequence[Stage], setup: Setup) -> int | None:
 def window_cap(stages: Sequence[Stage], setup: Setup) -> int | None:
     """Slots for the requests that may run, where no prefix is kept and their number is named (SWARequestCapPoolConfigurator)."""
     given = setup.given
-    capped = setup.requests is not None and given.requests is not None and not given.radix and given.chunk > 0
+    capped = (
+        not setup.compressed and setup.requests is not None and given.requests is not None and not given.radix and given.chunk > 0
+    )
     if not capped or window_floor(stages, setup) is None:
         return None
     drafted = setup.draft.tokens if setup.draft else 1
@@ -283,4 +300,4 @@ def needed(stages: Sequence[Stage], setup: Setup, pools: Pools) -> int:
 
 def _kv_bytes(cells: Cells, pools: Pools) -> int:
     window = pools.rows(WINDOW) * cells.window if cells.window else 0
-    return pools.rows(FULL) * cells.token + window
+    return cells.fixed + ceil(pools.rows(FULL) * cells.token + window)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kvcalc.core.counting import Types
-from kvcalc.core.layers import ChunkedAttention, FullAttention, Recurrent, SlidingAttention
+from kvcalc.core.layers import ChunkedAttention, CompressedAttention, FullAttention, Recurrent, SlidingAttention
 from kvcalc.core.model import Model, Request
 from kvcalc.dtypes import FLOAT32, Dtype, find_dtype
 from kvcalc.engines.sglang.backends import Backends, Shape, backends_of
@@ -78,6 +78,11 @@ class Setup:
     def page(self) -> int:
         """Tokens a page."""
         return self.backends.page
+
+    @property
+    def compressed(self) -> bool:
+        """DeepSeek V4: pages of compressed rows."""
+        return self.shape.one_of(DEEPSEEK_V4)
 
     @property
     def slots_per_request(self) -> int:
@@ -327,4 +332,6 @@ def _window(model: Model, names: tuple[str, ...]) -> int | None:
                 return part.window - 1 if any(name in INCLUSIVE_WINDOW for name in names) else part.window
             if isinstance(part, ChunkedAttention):
                 return part.chunk
+            if isinstance(part, CompressedAttention):
+                return part.window
     return None
