@@ -39,12 +39,13 @@ class Answer:
     asked: Question | None = None
     tokens: int | None = None  # the length that counts: the line's, else the model's own
     tally: Tally | None = None  # one rank's cache: of one sequence of that length; of all that is allocated where all is
-    sequences: int | None = None  # of that length at once
+    sequences: int | None = None  # of that length at once, for certain
     budget_bytes: int | None = None
     need_bytes: int | None = None
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
     problem: KvcalcError | None = None
+    at_most: int | None = None  # sequences where the engine takes the least that it may besides
 
 
 def answer(launch: Launch, find_model: Callable[[Launch], Known], room: Room) -> Answer:
@@ -143,6 +144,9 @@ def _whole(asked: Question, notes: tuple[str, ...]) -> Answer:
         return Answer(asked.launch, OPEN, ("no card is named: --gpu says which",), asked, tokens, tally, notes=notes)
     budget, need = budget_of(plan, asked.memory), plan.must_be_free
     fits = need <= budget
+    if not fits and need <= budget_of(plan, replace(asked.memory, at_least=True)):
+        changes = tuple(smaller_whole(asked, budget, need, fits))
+        return Answer(asked.launch, OPEN, (_between(asked),), asked, tokens, tally, None, budget, need, changes, notes)
     changes = tuple(smaller_whole(asked, budget, need, fits))
     verdict, why = _sure(asked) if fits else _short(asked, need - budget)
     return Answer(asked.launch, verdict, why, asked, tokens, tally, None, budget, need, changes, notes)
@@ -162,6 +166,9 @@ def _short(asked: Question, missing: int) -> tuple[str, tuple[str, ...]]:
 
 def _sure(asked: Question) -> tuple[str, tuple[str, ...]]:
     """That it fits, unless the weights are not known: then only that the cache does."""
+    other = asked.memory.other if asked.memory is not None else None
+    if other is not None and other.high is None:
+        return OPEN, (f"what else the engine takes of the card is {other.basis}",)
     if asked.memory is not None and asked.memory.weights:
         return FITS, ()
     if asked.launch.settings.get("kv-cache-memory-bytes"):
@@ -182,26 +189,34 @@ def _pooled(asked: Question, notes: tuple[str, ...]) -> Answer:
         tally = asked.engine.plan(asked.model, one).tally
         return Answer(asked.launch, OPEN, ("no card is named: --gpu says which",), asked, tokens, tally, notes=notes)
     found = fit_of(asked, replace(one, batch_size=1), BATCH)
+    if not found.may_fit:
+        why, changes = _why_not(asked, found, tokens), tuple(cures(asked, one))
+        return Answer(asked.launch, NO, why, asked, tokens, found.tally, 0, found.budget_bytes, found.need_bytes, changes, notes)
     sequences = found.batch_size if found.fits else 0
-    if found.fits:
-        tally = asked.engine.plan(asked.model, one).tally
-        changes = tuple(richer(asked, one, sequences))
-        notes += tuple(waiting(asked, sequences))
-        return Answer(asked.launch, *_sure(asked), asked, tokens, tally, sequences, found.budget_bytes, None, changes, notes)
-    why = _why_not(asked, found, tokens)
+    verdict, why = _sure(asked) if found.fits else (OPEN, (_between(asked),))
+    changes = tuple(richer(asked, one, sequences)) if found.fits else tuple(cures(asked, one))
+    tally = asked.engine.plan(asked.model, one).tally
+    found_more = found.at_most.batch_size if found.at_most is not None and not found.at_most.unbounded else None
     return Answer(
         asked.launch,
-        NO,
+        verdict,
         why,
         asked,
         tokens,
-        found.tally,
-        0,
+        tally,
+        sequences,
         found.budget_bytes,
-        found.need_bytes,
-        tuple(cures(asked, one)),
-        notes,
+        None,
+        changes,
+        (*notes, *waiting(asked, sequences)),
+        at_most=found_more,
     )
+
+
+def _between(asked: Question) -> str:
+    """That it fits where the engine takes little besides, and doesn't where it takes much."""
+    other = asked.memory.other if asked.memory is not None else None
+    return f"whether it fits hangs on what else the engine takes ({other.said if other else 'not known'}): --overhead says it"
 
 
 def _length(asked: Question) -> int:

@@ -14,6 +14,7 @@ from kvcalc.dtypes import Dtype, find_dtype
 from kvcalc.engines import ENGINES, find_engine
 from kvcalc.engines.base import Engine
 from kvcalc.engines.fit import Memory
+from kvcalc.engines.other_memory import Card, Other, other_memory
 from kvcalc.errors import EngineError, UsageError
 from kvcalc.launch.values import Launch
 from kvcalc.units import parse_bytes
@@ -175,10 +176,12 @@ def question(launch: Launch, model: Model, weights: tuple[int, str] | None, room
     copies = 1 if "attn-dp-size" in options else sizes["dp_size"]
     request = replace(request, tp_size=sizes["tp_size"], pp_size=sizes["pp_size"], dp_size=copies)
     notes += _untold(launch, options, names)
-    memory = _memory(launch, engine, settings, names, weights, room)
-    if memory is not None and room.gpu:
+    if room.gpu:
         card = find_gpu(room.gpu)
         request = replace(request, options={**engine.on_card(card.bytes, card.name), **request.options})
+    memory = _memory(launch, engine, request, settings, names, weights, room)
+    if memory is not None and room.gpu and not room.overhead and "kv-cache-memory-bytes" not in settings:
+        memory = replace(memory, other=_other(engine, model, request, length, room))
     return Question(launch, engine, model, request, names, length, batch, memory, ranks, tuple(notes), unknown)
 
 
@@ -357,16 +360,26 @@ def _dtype(settings: Mapping[str, Any], options: Mapping[str, OptionValue]) -> D
     )
 
 
-def _share(launch: Launch, engine: Engine, settings: Mapping[str, Any], names: Names) -> tuple[Fraction, str]:
+def _share(
+    launch: Launch, engine: Engine, settings: Mapping[str, Any], names: Names, options: Mapping[str, OptionValue]
+) -> tuple[Fraction, str]:
     """The share of the card that the engine may take: the line's, else the engine's own. Raises UsageError."""
     name = next((name for name in names.share if name in settings), "")
     if not name:
-        return Fraction(engine.memory.share), engine.memory.share_origin
+        usual, origin = engine.share(options)
+        return Fraction(usual), origin
     held = settings[name]
     share = Fraction(str(held)) if type(held) in (int, float) or re.fullmatch(r"\d{1,3}(\.\d{1,9})?", str(held)) else Fraction(0)
     if not 0 < share <= 1:
         raise UsageError(f"{name} is {str(held)[:60]!r}, which is no share", launch.place, "give a number above 0, at most 1")
     return share, "the line"
+
+
+def _other(engine: Engine, model: Model, request: Request, length: int | None, room: Room) -> Other | None:
+    """What else the engine takes of a whole card, for sequences of the line's length."""
+    gpu = find_gpu(room.gpu)
+    asked = replace(request, tokens=length or request.tokens)
+    return other_memory(engine, model, asked, Card(gpu.bytes, gpu.name, gpu.architecture, gpu.driver_bytes))
 
 
 def _card_bytes(room: Room) -> int | None:
@@ -377,7 +390,13 @@ def _card_bytes(room: Room) -> int | None:
 
 
 def _memory(
-    launch: Launch, engine: Engine, settings: Mapping[str, Any], names: Names, weights: tuple[int, str] | None, room: Room
+    launch: Launch,
+    engine: Engine,
+    request: Request,
+    settings: Mapping[str, Any],
+    names: Names,
+    weights: tuple[int, str] | None,
+    room: Room,
 ) -> Memory | None:
     """The memory of one card and what else lives in it; nothing where no card is named. Raises UsageError."""
     pool = settings.get("kv-cache-memory-bytes")
@@ -387,7 +406,7 @@ def _memory(
     if size is None:
         return None
     card = find_gpu(room.gpu) if room.gpu else None
-    share, origin = _share(launch, engine, settings, names)
+    share, origin = _share(launch, engine, settings, names, request.options)
     note = f" ({card.assumed})" if card and card.assumed else ""
     taken, taken_origin = weights or (0, "not known: not counted")
     return Memory(

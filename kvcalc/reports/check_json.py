@@ -60,11 +60,15 @@ def _answer(answer: Answer) -> dict[str, Any]:
         "tokens": answer.tokens,
         "cache_bytes": answer.tally.total_bytes if answer.tally else None,
         "sequences": answer.sequences,
+        "sequences_at_most": answer.at_most if answer.at_most is not None else answer.sequences,
         "budget_bytes": answer.budget_bytes,
         "need_bytes": answer.need_bytes,
         "memory_bytes": memory.device_bytes if memory else None,
         "memory_origin": memory.origin if memory else None,
         "weights_bytes": memory.weights if memory else None,
+        "other_low_bytes": memory.other.low if memory and memory.other else None,
+        "other_high_bytes": memory.other.high if memory and memory.other else None,
+        "other_basis": memory.other.basis if memory and memory.other else None,
         "not_counted": list(asked.engine.excluded) if asked else [],
         "changes": [
             {"flag": change.flag, "before": change.before or None, "after": change.after or None, "gives": change.gives}

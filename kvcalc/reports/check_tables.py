@@ -14,6 +14,7 @@ from kvcalc.check.cures import Change
 from kvcalc.check.question import Question
 from kvcalc.escapes import visible
 from kvcalc.launch.values import AMBIGUOUS, COUNTED, NAMES_MODEL, NO_EFFECT, REMOVED, UNKNOWN, UNREADABLE, Launch
+from kvcalc.reports.fit_view import not_counted
 from kvcalc.reports.to_table import plain_table
 from kvcalc.units import format_bytes
 
@@ -123,8 +124,11 @@ def _figures(answer: Answer, asked: Question) -> RenderableType:
         over = f" over {sharing} ranks" if sharing > 1 else ""
         share = f"{float(memory.utilization):g} of {memory.origin}, less {format_bytes(memory.weights)} of weights{over}"
         table.add_row("left for it", f"{max(answer.budget_bytes, 0):,}", share)
-    if answer.sequences:
-        table.add_row("sequences of that length", f"{answer.sequences:,}", "at once")
+    if memory is not None and memory.other is not None:
+        table.add_row("what else the engine takes", f"{memory.other_bytes:,}", f"{memory.other.said}: {memory.other.basis}")
+    if answer.sequences or answer.at_most:
+        more = f"at least; at most {answer.at_most:,}" if (answer.at_most or 0) > (answer.sequences or 0) else "at once"
+        table.add_row("sequences of that length", f"{answer.sequences or 0:,}", more)
     return table
 
 
@@ -155,9 +159,7 @@ def _remarks(answer: Answer) -> Iterator[Text]:
         yield Text.assemble(("note: ", "bold"), shown(note, 300))
     if answer.asked is not None:
         rules = f"{answer.asked.engine.name} {answer.asked.engine.releases.find(answer.asked.release).said}"
-        yield Text(
-            f"under {rules} rules; not counted: " + "; ".join(item for item in answer.asked.engine.excluded if item != "weights")
-        )
+        yield Text(f"under {rules} rules; not counted: {not_counted(answer.asked.engine, answer.asked.memory)}")
     silent = [flag.written for flag in launch.named(NO_EFFECT)]
     if silent:
         yield Text(shown("without effect on memory: " + ", ".join(dict.fromkeys(silent)), 1000))

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from kvcalc.core.model import Model
 from kvcalc.core.search import CEILING
-from kvcalc.engines.base import Plan
+from kvcalc.engines.base import Engine, Plan
 from kvcalc.engines.fit import (
     BATCH,
     BOTH,
@@ -186,7 +186,7 @@ def _remarks(found: Fit) -> Iterable[tuple[str, str]]:
         yield "warning", too_large
     for note in found.notes:
         yield "note", note
-    yield "not counted", "; ".join(item for item in found.engine.excluded if item != "weights" and not _covered(item, found))
+    yield "not counted", not_counted(found.engine, found.memory)
     for warning in found.warnings:
         yield "warning", warning
 
@@ -205,10 +205,11 @@ def weights_alone(plan: Plan, memory: Memory) -> str:
     )
 
 
-def _covered(item: str, found: Fit) -> bool:
-    """Whether the interval holds what the engine's cache leaves out."""
-    other = found.memory.other
-    return other is not None and other.high is not None and item in ("activations and workspace", "CUDA graphs")
+def not_counted(engine: Engine, memory: Memory | None) -> str:
+    """What the figures leave out, but for what an interval holds."""
+    other = memory.other if memory is not None else None
+    covered = ("activations and workspace", "CUDA graphs") if other is not None and other.high is not None else ()
+    return "; ".join(item for item in engine.excluded if item not in ("weights", *covered))
 
 
 def _changes_table(changes: Iterable[Change]) -> RenderableType:

@@ -256,11 +256,15 @@ class LaunchAnswer(Part):
     tokens: int | None
     cache_bytes: int | None
     sequences: int | None
+    sequences_at_most: int | None
     budget_bytes: int | None
     need_bytes: int | None
     memory_bytes: int | None
     memory_origin: str | None
     weights_bytes: int | None
+    other_low_bytes: int | None
+    other_high_bytes: int | None
+    other_basis: str | None
     not_counted: list[str]
     changes: list[LaunchChange]
     notes: list[str]

@@ -124,7 +124,7 @@ CONTRADICTED = (
 def test_more_ranks_than_cards_are_named(cli: Cli) -> None:
     line = "vllm serve Qwen/Qwen3-8B -tp 4 --max-model-len 4k"
     assert answered(cli, line, "--gpu", "2xh100")[1]["verdict"] == "contradicts itself"
-    assert answered(cli, line, "--gpu", "4xh100")[1]["verdict"] == "fits"
+    assert answered(cli, line, "--gpu", "4xh100")[1]["verdict"] != "contradicts itself"
 
 
 @pytest.mark.parametrize("line", CONTRADICTED)
@@ -305,3 +305,18 @@ def test_what_no_json_holds(cli: Cli, line: str, how: list[str]) -> None:
     ran = cli("check", *how, "--", line)
     assert ran.code in (0, 2, 3, 4)
     assert "bug" not in ran.err
+
+
+def test_a_card_has_two_ends(cli: Cli) -> None:
+    """What else vLLM takes of a card is an interval: what fits at its upper end fits, at its lower end alone is open."""
+    line = f"vllm serve {LLAMA} --max-model-len"
+    _, first = answered(cli, f"{line} 8192", "--gpu", "rtx-4090", "--weights", "16GB")
+    assert first["other_low_bytes"] < first["other_high_bytes"]
+    assert first["sequences"] <= first["sequences_at_most"]
+    between = first["budget_bytes"] + (first["other_high_bytes"] - first["other_low_bytes"]) // 2
+    tokens = between // LLAMA_TOKEN
+    code, answer = answered(cli, f"{line} {tokens}", "--gpu", "rtx-4090", "--weights", "16GB")
+    assert (code, answer["verdict"], answer["sequences"], answer["sequences_at_most"]) == (0, "open", 0, 1)
+    overhead = f"{first['other_high_bytes']}B"
+    code, answer = answered(cli, f"{line} {tokens}", "--gpu", "rtx-4090", "--weights", "16GB", "--overhead", overhead)
+    assert (code, answer["verdict"]) == (1, "does not fit")
