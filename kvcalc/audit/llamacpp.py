@@ -331,7 +331,7 @@ def _table(context: Context, statement: Statement) -> list[Finding]:
     shown = [f"{size // MIB} MiB" for size in parts if size] or ["0 MiB"]
     low, high = sum(parts), sum(parts) + len(parts) * (MIB - 1)
     what = f"context of {'one device' if len(parts) == 1 else f'{len(parts)} devices'}"
-    tally = context.rules.tally(context.settings.given.option("cache-type-k"), context.settings.given.option("cache-type-v"))
+    tally = context.rules.tally(*(context.settings.text(f"cache-type-{side}", f"cache_type_{side}") for side in "kv"))
     if tally is None:
         why = context.rules.problem or (
             NO_SHAPE if context.model is None else "the log doesn't state the context: add -o ctx-size=…"

@@ -25,6 +25,16 @@ SETTINGS: Mapping[str, str] = {
     "kv_unified": "kv-unified",
     "flash_attn": "flash-attn",
     "n_rs_seq": "n-rs-seq",
+    # of the command that starts the server
+    "c": "ctx-size",
+    "np": "parallel",
+    "b": "batch-size",
+    "ub": "ubatch-size",
+    "ctx-size": "ctx-size",
+    "parallel": "parallel",
+    "batch-size": "batch-size",
+    "ubatch-size": "ubatch-size",
+    "flash-attn": "flash-attn",
 }
 WORDS: Mapping[str, Mapping[str, str]] = {
     "flash_attn": {"0": "off", "1": "on", "disabled": "off", "enabled": "on", "auto": "auto"},
@@ -132,6 +142,7 @@ class Rules:
         for setting, option in SETTINGS.items():
             stated = self.load.settings.get(setting)
             if stated and option not in named:
+                named.add(option)
                 value = WORDS.get(setting, {}).get(stated.value, stated.value)
                 found.append(f"{option}={value}")
                 self.settings.used[option] = (value, f"line {stated.line}")
@@ -165,7 +176,11 @@ def ways(load: Load, model: Model | None, settings: Settings) -> list[Way]:
 
 def _defaults(load: Load, settings: Settings) -> tuple[str, ...]:
     """A context's own lines state everything; a table alone may be the server's, which shares one cache among four."""
-    if load.of_kind("breakdown") and "n_seq_max" not in load.settings and not settings.given.option("parallel"):
+    if (
+        load.of_kind("breakdown")
+        and not {"n_seq_max", "np", "parallel"} & set(load.settings)
+        and not settings.given.option("parallel")
+    ):
         return ("server", "library")
     return ("library",)
 

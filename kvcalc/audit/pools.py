@@ -11,7 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from kvcalc.audit.explain import common_guesses, dtype_guesses, explain, layer_guesses
-from kvcalc.audit.findings import Finding, Range, check
+from kvcalc.audit.findings import Finding, Range, check, figure_text
 from kvcalc.audit.kept import Kept, kept_of, states_of
 from kvcalc.audit.settings import Settings
 from kvcalc.core.log_facts import Figure, Load, Statement
@@ -198,15 +198,18 @@ def _filled(pool: _Pool, free: Figure, size: int) -> list[Finding]:
 
 
 def _stated(pool: _Pool) -> list[Finding]:
-    """A server without rules here: the figure stands, with the bytes of its tokens."""
+    """A server without rules here: the figure stands, with the bytes of its tokens, or of its blocks."""
     name = {"tgi": "TGI (text-generation-inference)", "lmdeploy": "LMDeploy"}[pool.load.engine]
-    tokens, why = pool.statement.count("tokens"), f"there are no rules for {name}: the figure stands as stated"
+    line, why = pool.statement, f"there are no rules for {name}: the figure stands as stated"
+    blocks, size, block = line.count("blocks"), line.count("block_size"), line.figure("block_mib")
+    tokens = line.count("tokens") or (blocks * size if blocks and size else None)
     if tokens is not None and pool.kept:
         each = pool.bytes_of(pool.main)
         why += f"; {each:,} B a token make {format_bytes(tokens * each)}"
-    return check(pool.statement, "tokens", "tokens that fit", None, why, "count") + check(
-        pool.statement, "blocks", "blocks", None, why, "count"
-    )
+    elif blocks and block is not None:
+        why += f"; blocks of {figure_text(block)} make about {format_bytes(blocks * block.value)}"
+    found = check(line, "tokens", "tokens that fit", None, why, "count")
+    return found + check(line, "blocks", f"blocks of {size} tokens" if size else "blocks", None, why, "count")
 
 
 def _stored(pool: _Pool) -> list[Finding]:

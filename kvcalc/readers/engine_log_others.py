@@ -112,14 +112,9 @@ OLLAMA = (
 
 # Servers without rules here: what they state stands.
 OTHERS = (
-    row(
-        "tgi",
-        "statement",
-        "capacity",
-        "KV-cache blocks: ",
-        rf"text_generation_launcher: KV-cache blocks: {count('tokens')}, size: 1\b",
-    ),
+    row("tgi", "statement", "capacity", "KV-cache blocks: ", rf"KV-cache blocks: {count('blocks')}, size: {count('block_size')}"),
     row("tgi", "statement", "capacity", "max batch total tokens to ", rf"Setting max batch total tokens to {count('tokens')}"),
+    row("lmdeploy", "part", "block", "[BlockManager] block_size", rf"\[BlockManager\] block_size ={size('block_mib')} MB"),
     row(
         "lmdeploy",
         "statement",

@@ -132,14 +132,14 @@ def test_tensorrt_llm_s_blocks_fill_a_share_of_the_free_memory(share: float, ver
     ("line", "name"),
     [
         ("INFO text_generation_launcher: KV-cache blocks: 1000, size: 1", "TGI"),
-        ("[TM][INFO] [BlockManager] max_block_count = 1000", "LMDeploy"),
+        ("[BlockManager] block_size = 64 MB\n[BlockManager] max_block_count = 1000", "LMDeploy"),
     ],
 )
 def test_a_server_without_rules_is_named_and_its_figure_stands(line: str, name: str) -> None:
     found = only(line, PLAIN)
     assert (found.verdict, found.low) == ("unchecked", 1000)
     assert name in found.why
-    assert ("131,072 B a token" in found.why) == (name == "TGI")
+    assert {"TGI": "131,072 B a token make 125 MiB", "LMDeploy": "make about 62.50 GiB"}[name] in found.why
 
 
 SHAPELESS = ("Stored 10 out of total 10 tokens. size: 1.0000 gb", "KV Cache is allocated. #tokens: 1, KV size: 1.00 GB")

@@ -72,3 +72,11 @@ def test_a_latent_that_print_info_states_has_values_in_older_releases_alone() ->
         log = f"{info}llama_kv_cache: size = {keys + values:.2f} MiB (4096 cells, 3 layers, 1/1 seqs), "
         log += f"K (f16): {keys:.2f} MiB, V (f16): {values:.2f} MiB\n"
         assert {finding.verdict for finding in findings(log)} <= {"exact", "agrees"}
+
+
+def test_ollama_s_command_states_the_context_of_a_table() -> None:
+    """8,192 cells a sequence of two, in q8_0: 17 MiB."""
+    command = 'msg="starting llama-server" cmd="llama-server --model m -c 16384 -np 2 --cache-type-k q8_0 --cache-type-v q8_0"\n'
+    (found,) = findings(command + TABLE.format(17), PLAIN)
+    assert found.verdict == "agrees"
+    assert findings(command + TABLE.format(16), PLAIN)[0].verdict == "differs"

@@ -13,6 +13,7 @@ KV = "K (f16): 256.00 MiB, V (f16): 256.00 MiB"
 TABLE = "common_memory_breakdown_print: |   - "
 REQUEST = 'msg=load request="{Operation:commit LoraPath:[] Parallel:1 BatchSize:512 FlashAttention:true KvSize:8192 KvCacheType:"'
 RUNNER = 'msg="starting llama server" cmd="ollama runner --model m --ctx-size 8192 --batch-size 512 --flash-attn --parallel 4"'
+SERVER = 'msg="starting llama-server" cmd="/lib/llama-server --model m -c 8192 -np 1 --cache-type-k q8_0 -ub 512"'
 OFFLOAD = 'msg=offload layers.model=37 layers.offload=37 memory.required.full="62.4 GiB" memory.required.kv="450.0 MiB"'
 STORE = "max seq len (8192) is larger than the maximum number of tokens that can be stored in KV cache (4096)"
 NEED = "max seq len (8192), (4.54 GiB KV cache is needed, which is larger than the available KV cache memory (1.71 GiB). "
@@ -39,6 +40,8 @@ SAMPLES: dict[tuple[str, int], tuple[str, str, str]] = {
     ("llama.cpp metadata metadata", 1): ("llama_model_loader: - kv   4: llama.block_count u32 = 32", "value", "32"),
     ("llama.cpp shape shape", 1): ("print_info: n_embd_k_gqa     = [0, 512]", "value", "[0, 512]"),
     ("llama.cpp pairs context", 1): ("llama_context: n_ctx_seq     = 8192", "value", "8192"),
+    ("llama.cpp start server", 1): (SERVER, "", ""),
+    ("llama.cpp pairs server", 1): (SERVER, "value", "8192"),
     ("llama.cpp setting flash", 1): ("Flash Attention was auto, set to enabled", "flash_attn", "enabled"),
     ("llama.cpp setting swa", 1): ("llama_kv_cache_iswa: using full-size SWA cache (ref: a page)", "swa_full", "full"),
     ("llama.cpp setting slots", 1): ("srv init: initializing slots, n_slots = 4", "n_slots", "4"),
@@ -133,8 +136,9 @@ SAMPLES: dict[tuple[str, int], tuple[str, str, str]] = {
         'required.CUDA0.Cache="[16 8 0]" required.CUDA0.Graph=9',
     ),
     ("ollama part device", 1): ('msg="kv cache" device=CUDA0 size="1.9 GiB"', "total_named", "1.9 GiB"),
-    ("tgi statement capacity", 1): ("text_generation_launcher: KV-cache blocks: 123449, size: 1", "tokens", "123449"),
+    ("tgi statement capacity", 1): ("text_generation_launcher: KV-cache blocks: 123449, size: 1", "blocks", "123449"),
     ("tgi statement capacity", 2): ("Setting max batch total tokens to 123449", "tokens", "123449"),
+    ("lmdeploy part block", 1): ("[TM][INFO] [BlockManager] block_size = 64 MB", "block_mib", "64"),
     ("lmdeploy statement capacity", 1): ("[TM][INFO] [BlockManager] max_block_count = 2500", "blocks", "2500"),
 }
 
