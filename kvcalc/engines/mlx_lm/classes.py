@@ -88,13 +88,19 @@ def _other_defaults(model: Model, found: Class, rules: Rules) -> str:
     decoder = _class(model.model_type, rules)
     known = {**found.defaults, **(decoder.defaults if decoder is not None else {})}
     names = [held.origin.removeprefix(_DEFAULT) for held in model.fields.used.values() if held.origin.startswith(_DEFAULT)]
-    differing = [name for name in names if name in _SIZES and (name not in known or known[name] != _declared(model, name))]
+    differing = [name for name in names if name in _SIZES and not _alike(_declared(model, name), name, known)]
     if not differing:
         return ""
     said = ", ".join(f"{name} {known.get(name, 'unknown')}" for name in differing)
     return f"MLX-LM's class {found.name} may have other defaults for sizes that the file leaves out ({said}): write them out"
 
 
+def _alike(declared: object, name: str, known: Mapping[str, int | None]) -> bool:
+    """Whether both take the same; a null says nothing, and a key that MLX-LM's class doesn't have plays no part there."""
+    return known.get(name, declared if declared is None else _UNKNOWN) == declared
+
+
+_UNKNOWN = object()
 _SIZES = frozenset(
     {
         "num_hidden_layers",
