@@ -87,6 +87,29 @@ ROWS: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
         config("glm_moe_dsa", MLA, index_head_dim=16, indexer_types=None, index_topk_pattern="FSSS"),
         (4 * LATENT, T * 16 * S, 0),
     ),
+    "indexers by a period alone: layers 0, 1 and 5": (
+        config("glm_moe_dsa", {**MLA, "num_hidden_layers": 8}, index_head_dim=16, indexer_types=None, index_topk_freq=4),
+        (8 * LATENT, 3 * T * 16 * S, 0),
+    ),
+    "indexers by a period and an offset: layers 0 to 3 and 7": (
+        config(
+            "glm_moe_dsa",
+            {**MLA, "num_hidden_layers": 8},
+            index_head_dim=16,
+            indexer_types=None,
+            index_topk_freq=4,
+            index_skip_topk_offset=4,
+        ),
+        (8 * LATENT, 5 * T * 16 * S, 0),
+    ),
+    "a window that looks both ways: half to each side, and the token itself": (
+        config("gemma3_text", head_dim=8, sliding_window=16, sliding_window_pattern=4, use_bidirectional_attention=True),
+        (3 * (16 // 2 + 1) * 2 * 2 * 8 * S + FULL, 0, 0),
+    ),
+    "a window that looks back": (
+        config("gemma3_text", head_dim=8, sliding_window=16, sliding_window_pattern=4, use_bidirectional_attention=False),
+        (3 * WINDOW + FULL, 0, 0),
+    ),
     "two blocks a layer": (config("longcat_flash", {**MLA, "num_layers": 4}), (8 * LATENT, 0, 0)),
     "compressed": (
         config("deepseek_v4", head_dim=32, sliding_window=16, index_head_dim=8, compress_ratios=[0, 4, 128, 0]),

@@ -95,5 +95,11 @@ def test_what_fits_beyond_a_dip_is_found() -> None:
     assert (found.value, found.gap) == (10, 6)
 
 
+def test_what_fits_at_the_very_edge_of_the_window_is_found() -> None:
+    """The last of the 8 neighbours that are looked at is the only one that fits."""
+    found = largest(lambda n: n <= 5 or n == 5 + 8, window=8)
+    assert (found.value, found.gap) == (13, 6)
+
+
 def test_breaks_outside_the_range_play_no_part() -> None:
     assert largest(lambda n: n < 7, ceiling=10, breaks=(-3, 0, 1, 10, 99)).value == 6

@@ -108,3 +108,27 @@ def test_a_sweep_refuses_what_an_estimate_refuses() -> None:
     one, four = cells(grid)
     assert isinstance(one, Refused)
     assert (four.total_bytes, four.k_dtype) == (4 * 1024 * 32 * 2 * 8 * 128 * 2, "float16")
+
+
+def sampled(name: str, **keys: object) -> Model:
+    metadata = next(held for held in MEASURED.values() if held["general.architecture"] == name)
+    return model({**metadata, **{f"{name}.{key.replace('__', '.')}": value for key, value in keys.items()}})
+
+
+@pytest.mark.parametrize("name", ["qwen35", "lfm2moe", "kimi-k3", "qwen4exp", "deepseek4", "glm5-next", "bailingmoe3", "rwkv7"])
+def test_a_sweep_s_short_cut_counts_the_snapshots(name: str) -> None:
+    given = sampled(name)
+    plan = ENGINE.plan(given, Request(options={"n-rs-seq": 3}))
+    none = ENGINE.plan(given, Request())
+    for batch, tokens in ((1, 512), (3, 1000)):
+        assert plan.total(batch, tokens) == plan.at(batch, tokens).tally.total_bytes
+        assert (plan.total(batch, tokens) > none.total(batch, tokens)) == (name != "rwkv7")
+
+
+def test_the_indexers_of_glm_5_2_stand_in_two_layers_and_every_fourth() -> None:
+    """A file for 1,048,576 tokens that lists no indexers: layers 0, 1, 2, 6, 10 … 74 have one, the further block none."""
+    older, newer = (sampled("glm-dsa", context_length=context) for context in (1_048_575, 1_048_576))
+    keys = 256 * 128 * 2
+    latents = 78 * 256 * 576 * 2
+    assert total(older, ctx_size=256) == latents + 78 * keys
+    assert total(newer, ctx_size=256) == latents + (2 + 19) * keys
