@@ -213,7 +213,7 @@ def _attention(model: Model, name: str, arch: Arch) -> dict[str, object]:
     if compressed:
         return {**found, **_compressed(model, compressed)}
     found |= _widths(model)
-    if arch.shares_kv:
+    if arch.shares_kv or name == "gemma3n":  # written there too, though the engine shares by a number of its own
         found["attention.shared_kv_layers"] = sum(isinstance(part, Shared) for part in _parts(model))
     return {**found, **_window(model, name)}
 
@@ -272,6 +272,7 @@ def _latent(model: Model, latents: list[LatentAttention]) -> dict[str, object]:
         "attention.key_length": width,
         "attention.value_length": rank,
         "attention.kv_lora_rank": rank,
+        "rope.dimension_count": latents[0].rope_dim,
         "attention.key_length_mla": latents[0].nope_dim + latents[0].rope_dim or width,
         "attention.value_length_mla": latents[0].v_head_dim or rank,
     }
@@ -361,7 +362,8 @@ def _state_space(part: Recurrent) -> dict[str, object]:
     state = part.states[0].shape[-1]
     inner = part.states[0].elements // state
     groups = (part.convs[0].channels - inner) // (2 * state)
-    return {"ssm.inner_size": inner, "ssm.state_size": state, "ssm.group_count": groups}
+    found = {"ssm.inner_size": inner, "ssm.state_size": state, "ssm.group_count": groups}
+    return {**found, "ssm.time_step_rank": part.states[0].shape[0]} if len(part.states[0].shape) > 2 else found
 
 
 def _indexer(model: Model, name: str, arch: Arch) -> dict[str, object]:
