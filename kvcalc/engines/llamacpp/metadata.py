@@ -362,7 +362,7 @@ def _state_space(part: Recurrent) -> dict[str, object]:
     state = part.states[0].shape[-1]
     inner = part.states[0].elements // state
     groups = (part.convs[0].channels - inner) // (2 * state)
-    found = {"ssm.inner_size": inner, "ssm.state_size": state, "ssm.group_count": groups}
+    found: dict[str, object] = {"ssm.inner_size": inner, "ssm.state_size": state, "ssm.group_count": groups}
     return {**found, "ssm.time_step_rank": part.states[0].shape[0]} if len(part.states[0].shape) > 2 else found
 
 
