@@ -74,12 +74,12 @@ def weights_of_preset(name: str, extra: Path | None) -> Weights:
     preset = read_preset(find_preset(name, extra))
     if preset.weights_bytes is not None:
         return preset.weights_bytes, f"preset {preset.name}: the published checkpoint's {preset.weights_format or 'own format'}"
-    if preset.parameters is None or preset.weights_dtype is None:
-        missing = "parameters" if preset.parameters is None else "weights_dtype"
-        raise PresetError(f"the preset {preset.name} names no {missing}, so the size of its weights isn't known", fix=_ASK)
-    dtype = find_dtype(preset.weights_dtype)
+    if preset.parameters is None:
+        raise PresetError(f"the preset {preset.name} names no parameters, so the size of its weights isn't known", fix=_ASK)
+    dtype = find_dtype(preset.weights_dtype or "bfloat16")
     size = ceil_div(preset.parameters * dtype.block_bytes, dtype.block_elements)
-    return size, f"preset {preset.name}: {preset.parameters:,} parameters in {dtype}"
+    assumed = "" if preset.weights_dtype else " (assumed: it names no type, and servers load 16 bits)"
+    return size, f"preset {preset.name}: {preset.parameters:,} parameters in {dtype}{assumed}"
 
 
 def parameters_of_preset(name: str, extra: Path | None) -> int:
