@@ -60,9 +60,9 @@ MEMORY, LENGTHS, BATCHED = 20 * GIB, (32768, 1000), 8192
 class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Every module of vLLM that is not run: its attributes are made up as they are asked for."""
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:  # noqa: ARG002 - the protocol's
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
         """Whether the module is one of vLLM's, and not run."""
-        if name.split(".")[0] in ("vllm", "cloudpickle", "msgspec", "cbor2", "zmq", "xxhash") and name not in REAL:
+        if name.split(".", maxsplit=1)[0] in ("vllm", "cloudpickle", "msgspec", "cbor2", "zmq", "xxhash") and name not in REAL:
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 
@@ -82,7 +82,7 @@ class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.get_dtype_size = lambda dtype: torch.tensor([], dtype=dtype).element_size()  # type: ignore[attr-defined]
         module.GiB_bytes = GIB  # type: ignore[attr-defined]
         module.format_gib = lambda size: f"{size / GIB:.2f}"  # type: ignore[attr-defined]
-        module.init_logger = lambda name: _Logger(name)  # type: ignore[attr-defined]
+        module.init_logger = _Logger  # type: ignore[attr-defined]
         module.get_hisparse_kv_cache_groups = lambda *_: None  # type: ignore[attr-defined]
 
 
