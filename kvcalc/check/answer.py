@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -68,7 +69,8 @@ def answer(launch: Launch, find_model: Callable[[Launch], Known], room: Room) ->
         found = _answered(asked, known)
         return replace(found, verdict=OPEN, why=(asked.stand_in, *found.why)) if asked.stand_in else found
     except KvcalcError as problem:
-        verdict = NO_RULES if asked.stand_in else REFUSED
+        ours = re.search(r"not modelled|not known|no rule|can't be told", problem.what)  # our own limits, not the engine's
+        verdict = NO_RULES if asked.stand_in or ours else REFUSED
         why = (asked.stand_in, problem.what) if asked.stand_in else (problem.what,)
         return Answer(launch, verdict, why, asked, problem=problem, notes=(*known.notes, *asked.notes))
 
@@ -169,6 +171,8 @@ def _sure(asked: Question) -> tuple[str, tuple[str, ...]]:
     other = asked.memory.other if asked.memory is not None else None
     if other is not None and other.high is None:
         return OPEN, (f"what else the engine takes of the card is {other.basis}",)
+    if asked.loose:
+        return OPEN, (asked.loose,)
     if asked.memory is not None and asked.memory.weights:
         return FITS, ()
     if asked.launch.settings.get("kv-cache-memory-bytes"):
@@ -232,7 +236,11 @@ def _length(asked: Question) -> int:
 
 def _why_not(asked: Question, found: Fit, tokens: int) -> tuple[str, ...]:
     if found.budget_bytes <= 0:
-        return ("the weights alone are more than the card may give",)
+        memory = found.memory
+        alone = replace(memory, other=None, overhead=0).budget(found.plan.ranks or 1) <= 0
+        return (
+            "the weights alone are more than the card may give" if alone else "the weights and what else is taken leave nothing",
+        )
     short = f"one sequence of {tokens:,} tokens needs {found.need_bytes:,} bytes a rank, {found.budget_bytes:,} are left"
     if asked.names.refuses_length:
         longest = longest_of(asked)

@@ -17,7 +17,7 @@ from kvcalc.engines.fit import Memory
 from kvcalc.engines.other_memory import Card, Other, other_memory
 from kvcalc.errors import EngineError, UsageError
 from kvcalc.launch.values import Launch
-from kvcalc.units import parse_bytes
+from kvcalc.units import ceil_div, parse_bytes
 from kvcalc.values import value
 
 
@@ -144,6 +144,7 @@ class Question:
     ranks: int
     notes: tuple[str, ...] = ()
     stand_in: str = ""  # that another release's rules are taken for the line's own
+    loose: str = ""  # why the weights that are counted may be fewer than a rank holds
 
     @property
     def release(self) -> str | None:
@@ -179,10 +180,13 @@ def question(launch: Launch, model: Model, weights: tuple[int, str] | None, room
     if room.gpu:
         card = find_gpu(room.gpu)
         request = replace(request, options={**engine.on_card(card.bytes, card.name), **request.options})
+    loose = _loose(launch, settings, sizes["dp_size"])
+    if loose and weights and "attn-dp-size" not in options:  # at least an even part of them, over all ranks
+        weights = (ceil_div(weights[0], sizes["dp_size"]), weights[1])
     memory = _memory(launch, engine, request, settings, names, weights, room)
     if memory is not None and room.gpu and not room.overhead and "kv-cache-memory-bytes" not in settings:
         memory = replace(memory, other=_other(engine, model, request, length, room))
-    return Question(launch, engine, model, request, names, length, batch, memory, ranks, tuple(notes), unknown)
+    return Question(launch, engine, model, request, names, length, batch, memory, ranks, tuple(notes), unknown, loose)
 
 
 def _unknown_release(engine: Engine, options: Mapping[str, OptionValue]) -> str:
@@ -191,6 +195,14 @@ def _unknown_release(engine: Engine, options: Mapping[str, OptionValue]) -> str:
         engine.releases.find(str(options["release"]) if "release" in options else None)
     except EngineError as problem:
         return f"{problem.what}: those of {engine.releases.newest} are taken, and promise nothing"
+    return ""
+
+
+def _loose(launch: Launch, settings: Mapping[str, Any], copies: int) -> str:
+    """That experts are split over the ranks of all copies while the rest stands on each, or attention over fewer than all."""
+    experts = settings.get("enable-expert-parallel") or settings.get("ep-size") or settings.get("ep_size")
+    if copies > 1 and (experts or _attention_groups(launch, settings)):
+        return "experts are split over all ranks, and attention stands on several: the weights are at least what is counted"
     return ""
 
 

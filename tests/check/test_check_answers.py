@@ -320,3 +320,12 @@ def test_a_card_has_two_ends(cli: Cli) -> None:
     overhead = f"{first['other_high_bytes']}B"
     code, answer = answered(cli, f"{line} {tokens}", "--gpu", "rtx-4090", "--weights", "16GB", "--overhead", overhead)
     assert (code, answer["verdict"]) == (1, "does not fit")
+
+
+def test_experts_are_split_over_copies_too(cli: Cli) -> None:
+    line = "vllm serve deepseek-ai/DeepSeek-V3 --max-model-len 8k --data-parallel-size 8"
+    whole = answered(cli, line, "--memory", "140GiB", "--weights", "640GB")
+    split = answered(cli, f"{line} --enable-expert-parallel", "--memory", "140GiB", "--weights", "640GB")
+    assert (whole[0], whole[1]["verdict"]) == (1, "does not fit")
+    assert (split[0], split[1]["verdict"]) == (0, "open")
+    assert split[1]["budget_bytes"] == pytest.approx(int(140 * GIB * 0.92) - 80_000_000_000, abs=3 * 2**20)
