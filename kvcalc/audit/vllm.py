@@ -22,6 +22,8 @@ from kvcalc.core.model import Model, Request
 from kvcalc.engines import find_engine
 from kvcalc.errors import KvcalcError
 
+MOST_EXPLAINED = 24  # figures whose difference is explained one by one
+MOST_LINES = 600  # of all ways together: a start with hundreds of lines is taken the likeliest ways alone
 MANY_BLOCKS = 10**6  # enough that the tokens of a block are told to six digits
 SWAP_GIB = 4  # --swap-space of the releases that printed CPU blocks
 NO_MEMORY = "the log doesn't state the memory for the cache: add -o available-bytes=…, or give the log from the start on"
@@ -33,7 +35,7 @@ Tried = tuple[Run, list[Finding]]
 def audit_vllm(load: Load, model: Model | None, settings: Settings) -> list[Finding]:
     """The findings of every line of one start."""
     tried: list[Tried] = []
-    for way in ways(load, model, settings):
+    for way in ways(load, model, settings)[: max(1, MOST_LINES // (len(load.statements) or 1))]:
         tried.append((run := Run(load, model, settings, way), _findings(run)))
         if not _off(tried[-1]):
             break
@@ -81,7 +83,9 @@ def _taken(way: Way) -> str:
 def _settled(run: Run, found: list[Finding], tried: list[Tried]) -> list[Finding]:
     """Each figure that differs with what explains it; one that hangs on something unsaid is unchecked."""
     others = [*tried, *_of_other_releases(run)]
-    return [each if each.verdict != "differs" else _judged(run, each, at, others) for at, each in enumerate(found)]
+    off = [at for at, each in enumerate(found) if each.verdict == "differs"]
+    explained = set(off[:MOST_EXPLAINED])
+    return [_judged(run, each, at, others, at in explained) if at in off else each for at, each in enumerate(found)]
 
 
 def _of_other_releases(run: Run) -> list[Tried]:
@@ -93,7 +97,7 @@ def _of_other_releases(run: Run) -> list[Tried]:
     return [(other, _findings(other)) for other in runs]
 
 
-def _judged(run: Run, finding: Finding, at: int, others: list[Tried]) -> Finding:
+def _judged(run: Run, finding: Finding, at: int, others: list[Tried], explained: bool) -> Finding:
     changing = [
         other.way
         for other, found in others
@@ -101,7 +105,7 @@ def _judged(run: Run, finding: Finding, at: int, others: list[Tried]) -> Finding
     ]
     if changing:
         return replace(finding, predicted=None, why=_hangs_on(run, changing))
-    why, add = why_differs(run, finding, RULES)
+    why, add = why_differs(run, finding, RULES) if explained else ("as explained above", "")
     if add:
         return replace(finding, predicted=None, why=f"the prediction without it is {finding.predicted_text}: {add}")
     if not _ranks_known(run) and MORE_KEPT in why:

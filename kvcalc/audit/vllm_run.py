@@ -88,6 +88,8 @@ class Run:
     settings: Settings
     way: Way = field(default_factory=Way)
     problem: str = ""
+    _answering: str | None = None
+    _options: list[str] = field(default_factory=list)
     _reports: dict[tuple[str, ...], Mapping[str, object]] = field(default_factory=dict)
 
     def varied(self, way: Way) -> Run:
@@ -97,7 +99,9 @@ class Run:
     @property
     def answering(self) -> str:
         """The release whose rules answer: the log's own, or the first after it that is known to serve the model."""
-        return answering(self.way.release, self.model)
+        if self._answering is None:
+            self._answering = answering(self.way.release, self.model)
+        return self._answering
 
     @property
     def own_rules(self) -> bool:
@@ -164,11 +168,14 @@ class Run:
 
     def options(self) -> list[str]:
         """The engine's options: the way's, the command line's, the log's, the release's own."""
+        if self._options:
+            return self._options
         found = {text.partition("=")[0]: text for text in self._release()}
         found |= {text.partition("=")[0]: text for text in self._stated()}
         found |= {text.partition("=")[0]: text for text in self.settings.given.options if not text.startswith("release=")}
         found |= {text.partition("=")[0]: text for text in self.way.options}
-        return ["allow-long-max-model-len=true", *found.values()]
+        self._options = ["allow-long-max-model-len=true", *found.values()]
+        return self._options
 
     def _release(self) -> Iterable[str]:
         if self.own_rules:
