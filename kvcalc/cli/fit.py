@@ -222,7 +222,7 @@ def _parameters(model: Model, reference: Reference, naming: Naming) -> int:
 
     if model.format == "gguf":
         return weights.parameters_of_gguf(model)
-    if reference.kind == "preset":
+    if reference.kind == "preset" or model.format == "preset":
         return weights.parameters_of_preset(reference.value, naming.presets_dir)
     if reference.kind == "config":
         return weights.parameters_of_folder(Path(reference.value))
@@ -236,6 +236,8 @@ def _published(model: Model, reference: Reference, naming: Naming) -> tuple[int,
     if model.format == "gguf":
         return weights.weights_of_gguf(model)
     if reference.kind == "preset":
+        return weights.weights_of_preset(reference.value, naming.presets_dir)
+    if reference.kind == "hub" and model.format == "preset":  # the preset answered in the hub's place
         return weights.weights_of_preset(reference.value, naming.presets_dir)
     if reference.kind == "hub":
         return weights.weights_of_hub(reference.value, naming.revision)

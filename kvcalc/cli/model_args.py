@@ -10,7 +10,7 @@ from pathlib import Path
 from kvcalc.cli.options import Described
 from kvcalc.core.fields import Field
 from kvcalc.core.model import Model
-from kvcalc.errors import ConfigError, PresetError, UsageError
+from kvcalc.errors import ConfigError, MissingExtraError, PresetError, UsageError
 from kvcalc.units import parse_count
 from kvcalc.values import value
 
@@ -159,14 +159,37 @@ def _read(reference: Reference, naming: Described) -> Model:
 
         return read_config(Path(reference.value), overrides, assume)
     if reference.kind == "hub" and not naming.file:
-        from kvcalc.readers.hub import read_hub
-
-        return read_hub(reference.value, naming.revision, overrides, assume)
+        return _hub(reference.value, naming, overrides, assume)
     if reference.kind in ("gguf", "hub"):
         from kvcalc.readers.gguf_model import read_gguf_model
 
         return read_gguf_model(reference.value, naming.file, naming.revision, overrides, assume)
     return _equation(overrides, assume)
+
+
+def _hub(repository: str, naming: Described, overrides: Mapping[str, Field], assume: str) -> Model:
+    """The hub's file; without the hub's package, the preset that was made of that very checkpoint, which is said."""
+    from kvcalc.readers.hub import read_hub
+
+    try:
+        return read_hub(repository, naming.revision, overrides, assume)
+    except MissingExtraError as problem:
+        path = None if naming.revision else made_of(repository, naming.presets_dir)
+        if path is None:
+            raise
+        from kvcalc.cli.output import warn
+        from kvcalc.readers.presets import model_in
+
+        warn(f"{problem.what}: the preset {path.stem} answers, which was made of {repository}")
+        return model_in(path, overrides, assume)
+
+
+def made_of(repository: str, extra: Path | None) -> Path | None:
+    """The preset whose checkpoint is ORG/NAME itself, if there is one."""
+    from kvcalc.readers.checkpoints import find_checkpoint
+
+    found = find_checkpoint(repository, extra)
+    return found.path if found is not None and found.exact else None
 
 
 def _preset(name: str, naming: Described, overrides: Mapping[str, Field], assume: str) -> Model:

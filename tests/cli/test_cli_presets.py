@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,18 @@ def test_a_misspelt_engine(word: str, near: str, cli: Cli) -> None:
     assert ran.code == 4
     assert near in ran.err
     assert cli("estimate", "llama-8b", "--engine", word).code == 4
+
+
+def test_without_the_hubs_package_the_preset_made_of_that_checkpoint_answers(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only that very checkpoint, and only where no revision is asked for; the weights are the preset's too."""
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    found, own = cli("estimate", "Qwen/Qwen3-8B", "--json"), cli("estimate", "qwen3-8b", "--json")
+    assert found.code == 0
+    assert "which was made of Qwen/Qwen3-8B" in found.err
+    assert found.json == own.json
+    assert (
+        cli("fit", "qwen/qwen3-8b", "--memory", "24GiB", "--weights", "auto", "--json").json["weights_bytes"] == 2 * 8_190_735_360
+    )
+    assert cli("fit", "Qwen/Qwen3-8B", "--memory", "24GiB", "--weights", "q4_k_m").code == 0
+    for words in (("Qwen/Qwen3-8B-AWQ",), ("Qwen/Qwen3-8B", "--revision", "main"), ("someone/qwen3-8b",)):
+        assert cli("estimate", *words).code == 5
