@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -120,7 +121,10 @@ def read(what: list[str], given: Mapping[str, str], allow_none: bool = False) ->
         _not_a_path(text)
         return _some(read_launches(text, "", {}, given), "the command line")
     texts = {path: _text(path) for path in paths}
-    found = [launch for path, text in texts.items() for launch in read_launches(text, path, _beside(texts, path), given)]
+    found = []
+    for path, text in texts.items():
+        launches = read_launches(text, path, _beside(texts, path), given)
+        found += [replace(each, place=f"{path}: {each.place}") if len(texts) > 1 else each for each in launches]
     return found if allow_none else _some(found, ", ".join(paths))
 
 

@@ -178,6 +178,7 @@ def test_files_beside_each_other(cli: Cli, tmp_path: Path) -> None:
     script.write_text(f"vllm serve {LLAMA} --config server.yaml --max-num-seqs 4\n")
     config.write_text("max-model-len: 4096\nmax-num-seqs: 8\nenforce-eager: true\n")
     _, commands = asked(cli, script, config, "--settings")
+    assert commands[0]["place"] == f"{script}: line 1"
     settings = commands[0]["settings"]
     assert {"max-model-len": 4096, "max-num-seqs": 4, "enforce-eager": True}.items() <= settings.items()
 
