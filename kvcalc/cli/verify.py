@@ -49,6 +49,8 @@ def command(
     forcing: Forcing,
 ) -> int:
     """Run the real cache against full attention, and weigh it."""
+    if running.all_presets:
+        return _all_presets(running, showing.json)
     each = _layers_to_run(naming, one.model)
     model = load(naming, one.model, DEFAULT_PRESET)
     _, request = engine_and_request(types, Rules(encoder_tokens=running.encoder_tokens, draft=running.draft), size)
@@ -119,6 +121,27 @@ def _proof(model: Model, request: Request, settings: Settings, running: Running)
         tokens = request.tokens or DEFAULT_TOKENS
         times = time_decode(plan.model.layers, plan.device, plan.types.k.name, tokens, settings.block_size, settings.seed, tick)
     return report, times
+
+
+def _all_presets(running: Running, as_json: bool) -> int:
+    """Every shape once. Raises UsageError beside a run of another kind."""
+    import time
+
+    from kvcalc.cli.verify_all import all_document, all_view, shipped_models
+
+    if running.against or running.timed or running.tp is not None:
+        raise UsageError("--all-presets is a run of its own", fix="leave out --against, --time and --tp")
+    with _torch_needed():
+        from kvcalc.verify.all_presets import shapes_of, verify_shapes
+    began, models = time.monotonic(), list(shipped_models())
+    shapes = shapes_of(models)
+    with _bar(len(shapes)) as tick:
+        results = list(verify_shapes(shapes, _settings(running, None), tick))
+    if as_json:
+        write_json(all_document(results, len(models), began))
+    else:
+        show(all_view(results, len(models), began))
+    return ExitCode.OK if all(result.passed for result in results) else ExitCode.NO
 
 
 def _over_ranks(model: Model, request: Request, settings: Settings, running: Running) -> VerifyReport:

@@ -53,3 +53,6 @@ class Running(Group):
         bool,
         _running("--time", text="Time a decode step at growing lengths; one layer of each kind is checked, unless --layers."),
     ] = False
+    all_presets: Annotated[
+        bool, _running("--all-presets", text="One layer of each shape that any preset has, each shape once.")
+    ] = False

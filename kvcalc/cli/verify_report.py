@@ -79,6 +79,7 @@ def check_part(check: Check) -> Document:
         "difference_bytes": check.measured_bytes - check.predicted_bytes,
         "passed": check.passed,
         "note": check.note,
+        "not_run": check.not_run,
     }
 
 
@@ -169,7 +170,7 @@ def verify_view(report: VerifyReport, times: TimingReport | None) -> RenderableT
         parts += [against_table(found), *[Text(f"note: {note}") for note in found.notes]]
     if times is not None:
         parts += ["", times_table(times)]
-    parts += [Text(f"note: {note}") for note in report.notes]
+    parts += [Text(f"note: {note}") for note in (*report.notes, *_not_run(report))]
     return Group(*parts, "", _verdict(report))
 
 
@@ -180,11 +181,22 @@ def _head(report: VerifyReport) -> Text:
     request, device = report.request, f"{report.device}, torch {report.torch_version}"
     text.append(f"{device}; K {request['k_dtype']}, V {request['v_dtype']}, ")
     text.append(f"computed in {report.compute_dtype}, reference in {report.reference_dtype}; seed {request['seed']}\n")
-    text.append(
-        f"{request['batch_size']} x {request['tokens']:,} tokens, {request['layers']} of {request['layers_in_model']} layers"
-    )
+    text.append(f"{_sequences(request)}, {request['layers']} of {request['layers_in_model']} layers")
     text.append(f"; {report.steps}")
     return text
+
+
+def _sequences(request: dict[str, object]) -> str:
+    lengths = request["lengths"]
+    if isinstance(lengths, list) and 1 < len(lengths) <= 8:
+        return f"{len(lengths)} sequences of {', '.join(f'{length:,}' for length in lengths)} tokens"
+    return f"{request['batch_size']} x {request['tokens']:,} tokens"
+
+
+def _not_run(report: VerifyReport) -> list[str]:
+    """What nothing was computed from, each once."""
+    found = dict.fromkeys((check.kind.replace("_", " "), check.not_run) for check in report.checks if check.not_run)
+    return [f"not run: {kind}: {reason}" for kind, reason in found]
 
 
 def _verdict(report: VerifyReport) -> Text:
@@ -193,6 +205,7 @@ def _verdict(report: VerifyReport) -> Text:
         caught = f", {len(report.controls)} broken caches caught" if report.controls else ""
         return Text(f"passed: {outputs}every byte as predicted{caught}", style="bold green")
     failed = [f"{check.kind} {check.implementation}" for check in report.checks if not check.passed]
+    failed += [] if any(check.outputs for check in report.checks) or not report.checks else ["no output was checked"]
     failed += [f"total of {weighing.implementation}" for weighing in report.weighings if not weighing.passed]
     failed += [f"control {control.name} was not caught" for control in report.controls if not control.caught]
     failed += [f"{found.library} differs" for found in report.against if not found.passed]
@@ -224,7 +237,7 @@ def _check_row(check: Check) -> list[RenderableType]:
         f"{shown.tolerance:.2e}",
         f"{check.measured_bytes:,}",
         f"{check.measured_bytes - check.predicted_bytes:,}",
-        _mark(check.passed),
+        _mark(check.passed) if check.outputs or not check.passed else Text("not run", style="yellow"),
     ]
 
 

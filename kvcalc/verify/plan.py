@@ -22,6 +22,7 @@ from kvcalc.core.layers import (
     SlidingAttention,
     kind_of,
 )
+from kvcalc.core.model import Model, Request
 
 PREFILL_TOKENS = 2048  # a longer prompt is prefilled in pieces, as servers do
 ALL_UP_TO = 128  # sequences up to this length have every output checked
@@ -29,6 +30,8 @@ SAMPLE = 64  # of longer ones so many are
 PROBE_BYTES = 256 * 2**20  # for all checked queries and their reference outputs
 DEFAULT_TOKENS = 64
 DEFAULT_DECODED = 16
+ENCODER_TOKENS = 64  # rows of an image, or of an encoder whose length nobody says
+MOST_ENCODER_TOKENS = 2048
 DEFAULT_TOKENS_MOST = 2080  # a window up to 2,048 is passed by default
 
 CHECKED_LAYERS = 4  # of each kind have their outputs checked: layers of a kind differ in nothing but their numbers
@@ -141,6 +144,16 @@ def default_tokens(layers: Sequence[Layer]) -> int:
 def default_lengths(tokens: int) -> tuple[int, ...]:
     """Three sequences of unequal lengths, so that none stands for the others."""
     return tokens, max(tokens * 2 // 3 - 1, 1), max(tokens // 3 + 2, 1)
+
+
+def with_encoder(model: Model, request: Request, layers: Sequence[Layer]) -> tuple[Request, list[str]]:
+    """The request with rows for cross attention to read: the file's own number, else the model's longest text, else a few."""
+    crossing = any(isinstance(part, CrossAttention) for layer in layers for part in layer)
+    if not crossing or request.encoder_tokens is not None or model.encoder_tokens is not None:
+        return request, []
+    tokens = ENCODER_TOKENS if model.encoder_tokens_optional else min(model.max_tokens or ENCODER_TOKENS, MOST_ENCODER_TOKENS)
+    said = f"cross attention reads {tokens:,} encoder positions, since none are given: --encoder-tokens changes that"
+    return replace(request, encoder_tokens=tokens), [said]
 
 
 def default_prompt(tokens: int) -> int:

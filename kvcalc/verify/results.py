@@ -60,6 +60,12 @@ class Check:
     measured_bytes: int
     predicted_bytes: int
     note: str = ""
+    not_run: str = ""  # what of the layer nothing was computed from, and why
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs were held against something."""
+        return sum(measure.outputs for measure in self.measures)
 
     @property
     def shown(self) -> Measure:
@@ -167,7 +173,9 @@ class VerifyReport:
 
     @property
     def passed(self) -> bool:
-        """Everything equal, and every control caught."""
+        """Everything equal, every control caught, and something checked at all."""
+        if self.checks and not any(check.outputs for check in self.checks):
+            return False
         checked = all(check.passed for check in (*self.checks, *self.tensor_parallel))
         weighed = all(found.passed for found in self.weighings) and all(found.passed for found in self.against)
         return checked and weighed and all(control.caught for control in self.controls)

@@ -40,6 +40,7 @@ from kvcalc.verify.plan import (
     probe_bytes,
     same_kind,
     steps_of,
+    with_encoder,
 )
 from kvcalc.verify.reference.attention import RULE as ATTENTION_RULE
 from kvcalc.verify.results import Check, Control, Settings, VerifyReport, Weighing
@@ -165,6 +166,7 @@ def make_plan(model: Model, request: Request, settings: Settings) -> Plan:
         request = replace(request, lengths=default_lengths(tokens))
     request = request if request.lengths else request.at(tokens)
     lengths = _lengths(request, tokens)
+    request, said = with_encoder(model, request, layers)
     types, _ = resolve_types(model, request)
     plain = {types.k.name, types.v.name} <= set(PLAIN)
     pairs = _pairs(device) if quantized and plain else ()
@@ -192,7 +194,7 @@ def make_plan(model: Model, request: Request, settings: Settings) -> Plan:
         prompt,
         capacity,
         (),
-        tuple(notes),
+        (*notes, *said),
     )
     return replace(_with_layers(plan), steps=tuple(steps_of(lengths, _prompts(settings, lengths), settings.chunks)))
 

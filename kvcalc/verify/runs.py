@@ -162,6 +162,12 @@ class Case:
     counts: dict[Layer, int]  # layers of each kind in the whole model
     steps: Sequence[Step | Event]
 
+    @property
+    def encoder_tokens(self) -> int:
+        """What cross attention reads: the request's number, else the model's."""
+        asked = self.request.encoder_tokens
+        return (self.model.encoder_tokens or 0) if asked is None else asked
+
 
 def run_layout(case: Case, proofs: Sequence[LayerProof], layout: Layout, tick: Tick = no_tick) -> tuple[list[Check], Weighing]:
     """Run one implementation, check every kind of layer, weigh everything."""
@@ -189,6 +195,27 @@ def run_layout(case: Case, proofs: Sequence[LayerProof], layout: Layout, tick: T
         after,
     )
     return checks, weighing
+
+
+def not_run(layer: Layer, encoder_tokens: int) -> str:
+    """What of a layer is weighed, or is nothing, and isn't computed: each part with its reason."""
+    return "; ".join(filter(None, (_why_not(part, encoder_tokens) for part in layer)))
+
+
+def _why_not(part: Part, encoder_tokens: int) -> str:
+    match part:
+        case Shared() | NoCache():
+            return "it keeps nothing of its own" if isinstance(part, NoCache) else ""
+        case CrossAttention() if not encoder_tokens:
+            return "cross attention has no encoder positions: give --encoder-tokens"
+        case FullAttention() | SlidingAttention() | ChunkedAttention() | CrossAttention() if not part.num_kv_heads:
+            return "it has no key heads"
+        case Recurrent() if rule_of(part) is None:
+            return f"no update rule is known here for {part.variant} of these shapes: it is weighed alone"
+        case CompressedAttention() if overlap_of(part) is None:
+            return "the compressor's buffers have an unknown size: they are weighed alone"
+        case _:
+            return ""
 
 
 def predict(case: Case, layout: Layout) -> Tally:
@@ -225,6 +252,7 @@ def _checks(case: Case, layers: Sequence[OpenLayer], layout: Layout, per_layer: 
                 measured_bytes=sum(measured),
                 predicted_bytes=sum(per_layer[place] for place in places),
                 note=f"{len(wrong)} layers differ in bytes" if wrong else "",
+                not_run=not_run(kind, case.encoder_tokens),
             )
         )
     return found

@@ -62,9 +62,13 @@ def test_a_sharing_layer_holds_nothing_and_its_queries_are_checked() -> None:
 
 
 def test_a_state_whose_shape_no_rule_knows_is_weighed() -> None:
-    report = run((Recurrent("unheard_of", (), (State((3, 5)),)),), cache=("concat",))
-    assert report.passed
+    unknown = (Recurrent("unheard_of", (), (State((3, 5)),)),)
+    report = run(unknown, cache=("concat",))
+    assert not report.passed  # nothing was checked
+    assert report.checks[0].passed
     assert report.checks[0].measures == ()
+    assert "no update rule is known here for unheard_of" in report.checks[0].not_run
+    assert run(unknown, LAYERS["full"], cache=("concat",)).passed
     assert report.checks[0].measured_bytes == 3 * 5 * 4
 
 
@@ -78,6 +82,7 @@ def test_a_device_without_float64_has_a_reference_in_float32(name: str, monkeypa
 def test_no_image_means_an_empty_cross_cache() -> None:
     report = run(LAYERS["full and cross"], request={"encoder_tokens": 0}, cache=("concat", "paged"))
     assert report.passed, explain(report)
+    assert all(check.not_run.startswith("cross attention has no encoder positions") for check in report.checks)
 
 
 widths = st.sampled_from([1, 2, 7, 8, 16])
