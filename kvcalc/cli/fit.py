@@ -20,7 +20,7 @@ from kvcalc.core.model import Model, Request
 from kvcalc.engines.base import Engine
 from kvcalc.engines.estimate import estimate
 from kvcalc.engines.fit import BATCH, BOTH, SAMPLE, TOKENS, Fit, Memory, fit, frontier
-from kvcalc.engines.other_memory import Card, Other, other_memory
+from kvcalc.engines.other_memory import Card, Other, other_memory, share_of_card
 from kvcalc.engines.weight_formats import bytes_in_format
 from kvcalc.errors import DeviceError, ExitCode, MissingExtraError, UsageError
 from kvcalc.units import parse_bytes
@@ -139,7 +139,9 @@ def _memory(
     room: Room, place: _Place, engine: Engine, model: Model, reference: Reference, naming: Naming, request: Request
 ) -> Memory:
     weights, weights_origin = _weights(room.weights, model, reference, naming)
-    share, share_origin = _utilization(room.utilization, engine.share(request.options), bool(place.card))
+    card = _card(place)
+    usual = share_of_card(engine, model, request, card) if card else engine.share(request.options)
+    share, share_origin = _utilization(room.utilization, usual, card is not None)
     return Memory(
         device_bytes=place.bytes,
         weights=weights,
@@ -149,21 +151,26 @@ def _memory(
         weights_origin=weights_origin,
         utilization_origin=share_origin,
         cache_alone=room.log is not None,
-        other=_other(room, place, engine, model, request),
+        other=_other(room, card, engine, model, request),
     )
 
 
-def _other(room: Room, place: _Place, engine: Engine, model: Model, request: Request) -> Other | None:
+def _other(room: Room, card: Card | None, engine: Engine, model: Model, request: Request) -> Other | None:
     """What else the engine takes of a whole card; ``--overhead`` says it, and memory that is named holds the cache alone."""
-    if room.overhead is not None or not place.card:
-        return None
+    return None if room.overhead is not None or card is None else other_memory(engine, model, request, card)
+
+
+def _card(place: _Place) -> Card | None:
+    """The card of a place; None for memory that is named by itself."""
     from kvcalc.core.gpus import find_gpu
 
+    if not place.card:
+        return None
     try:
         gpu = find_gpu(place.card)
     except UsageError:  # a card of this machine that the table doesn't have
-        return other_memory(engine, model, request, Card(place.bytes, place.card))
-    return other_memory(engine, model, request, Card(place.bytes, gpu.name, gpu.architecture, gpu.driver_bytes))
+        return Card(place.bytes, place.card)
+    return Card(place.bytes, gpu.name, gpu.architecture, gpu.driver_bytes)
 
 
 def _place(room: Room) -> _Place:

@@ -10,7 +10,7 @@ import pytest
 
 from kvcalc.core.model import Model, Request
 from kvcalc.engines import find_engine
-from kvcalc.engines.other_memory import other_memory, vllm
+from kvcalc.engines.other_memory import other_memory, share_of_card, vllm
 from kvcalc.engines.other_memory.facts import GIB, Card, Facts, Other
 from kvcalc.engines.other_memory.sizes import Sizes, sizes_of
 from kvcalc.engines.vllm.releases import RELEASES
@@ -107,6 +107,29 @@ def test_sizes_are_read_of_the_decoder_and_of_the_experts_that_a_token_passes() 
     }
     assert sizes_of(_model(experts)).intermediate == 8 * 768
     assert sizes_of(_model({"vocab_size": True, "intermediate_size": -1})).vocabulary is None
+
+
+@pytest.mark.parametrize(
+    ("mib", "tp", "expected"),
+    [
+        # 512 + 1.5 · 4,096 + 128 + 2 · 32 + 8 · 50 sizes up to 4,096
+        (46_068, 1, round((46_068 - 512 - 6_144 - 128 - 64 - 8 * 50) / 46_068, 3)),
+        (24_564, 1, round((24_564 - 512 - 6_144 - 128 - 96 - 8 * 50) / 24_564, 3)),
+        # 512 + 1.5 · 8,192 + 128 + 2 · 256 + 8 · 58 is more than 10 GiB
+        (81_559, 1, round((81_559 - 512 - 12_288 - 128 - 512 - 8 * 58) / 81_559, 3)),
+        (81_559, 8, round((81_559 - 512 - 12_288 - 1_024 - 1_024 - 8 * 58) / 81_559, 3)),
+        (15_360, 1, round((15_360 - 512 - 3_072 - 128 - 16 - 8 * 42) / 15_360, 3)),
+    ],
+)
+def test_sglangs_share_goes_by_the_card(mib: int, tp: int, expected: float) -> None:
+    card = Card(mib * 2**20, "card", "sm89", mib * 2**20)
+    share, said = share_of_card(find_engine("sglang"), _model({"vocab_size": 128_256}), Request(tp_size=tp), card)
+    assert float(share) == expected
+    assert f"{mib:,} MiB" in said
+
+
+def test_sglangs_share_of_an_unknown_card_is_its_usual_one() -> None:
+    assert share_of_card(find_engine("sglang"), _model({}), Request(), Card(24 * GIB))[0] == "0.88"
 
 
 def _model(more: dict[str, object]) -> Model:
