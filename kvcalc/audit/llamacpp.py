@@ -55,7 +55,7 @@ def audit_llamacpp(load: Load, model: Model | None, settings: Settings) -> list[
         settings.used["release"] = (way.release, way.origin)
     elif len(others) > 1 and not any(each.verdict == "differs" for each in found):
         said = ", ".join(f"-o {text}" for text in way.unsaid)
-        settings.notes.append(f"the log doesn't name its release: {said} is taken, under which every figure agrees")
+        settings.notes.append(f"the log doesn't say all that decides: {said} is taken, under which every figure agrees")
     return [_judged(each, at, others, way) for at, each in enumerate(found)]
 
 
@@ -63,6 +63,12 @@ def _judged(each: Finding, at: int, others: list[list[Finding]], way: Way) -> Fi
     """A figure that differs, and would not under another release, hangs on what isn't said."""
     if each.verdict != "differs" or not way.unsaid or not hangs(each, at, others):
         return each
+    if way.origin:
+        return replace(
+            each,
+            predicted=None,
+            why="the rules of this build are not among those that were checked: name others with -o release=…",
+        )
     said = " and ".join(f"-o {text.partition('=')[0]}=…" for text in way.unsaid)
     return replace(each, predicted=None, why=f"it hangs on what the log doesn't say: add {said}")
 

@@ -161,17 +161,26 @@ def _known(word: str) -> Dtype | None:
 def ways(load: Load, model: Model | None, settings: Settings) -> list[Way]:
     """Every way to take what isn't said, the likeliest first."""
     named, origin = _release(load, settings)
-    releases = [named] if origin else list(_LATER)
+    releases = [named, *_next_known(named, origin)] if origin else list(_LATER)
     defaults = _defaults(load, settings)
     newest = find_engine("llama.cpp").releases.newest
     found = []
     for whole in _latents(load, model, named):
         for release in releases:
             for default in defaults:
-                said = [] if origin else [f"release={release or newest}"]
+                said = [] if origin and len(releases) == 1 else [f"release={release or newest}"]
                 said += [f"defaults={default}"] if len(defaults) > 1 else []
-                found.append(Way(release, origin, default, whole, tuple(said)))
+                stands = origin if release == named else f"{origin}, and the rules of the next known"
+                found.append(Way(release, stands if origin else "", default, whole, tuple(said)))
     return found
+
+
+def _next_known(release: str, origin: str) -> list[str]:
+    """A build between two known releases has the rules of the one, or already those of the other."""
+    known = find_engine("llama.cpp").releases.known
+    if not origin.startswith("line") or not release.startswith("b") or release in known:
+        return []
+    return [each for each in known if number_of(each) > number_of(release)][:1]
 
 
 def _defaults(load: Load, settings: Settings) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ and so does LMCache. A rank holds its share of the heads, one at least, and the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -13,7 +14,7 @@ from fractions import Fraction
 from kvcalc.audit.explain import common_guesses, dtype_guesses, explain, layer_guesses
 from kvcalc.audit.findings import Finding, Range, check, figure_text
 from kvcalc.audit.kept import Kept, kept_of, states_of
-from kvcalc.audit.settings import Settings
+from kvcalc.audit.settings import TP_NAMES, Settings
 from kvcalc.core.log_facts import Figure, Load, Statement
 from kvcalc.core.model import Model
 from kvcalc.dtypes import Dtype
@@ -64,7 +65,7 @@ class _Pool:
     def why(self, figure: Figure, predicted: int, kept: tuple[Kept, ...]) -> str:
         """What explains a figure that doesn't cover the prediction."""
         guesses = layer_guesses(len(kept), self.kept) + common_guesses()
-        guesses += dtype_guesses(self.dtype(), kept[0].keys) if kept else []
+        guesses += dtype_guesses(self.dtype(), kept[0].keys) if kept and not self.type_said else []
         ratio = figure.value / predicted if predicted else 0
         told = f"{ratio:.3g} times the prediction" if abs(ratio - 1) >= CLOSE else f"{figure.value - predicted:+,} bytes off"
         fallback = f"another model, or settings that the log doesn't state: the line is {told}"
@@ -76,14 +77,37 @@ class _Pool:
         if figure is None:
             return []
         expected = Range(predicted, predicted + extra)
-        why = "" if expected.meets(figure.low, figure.high) else self.why(figure, predicted, kept)
-        return check(self.statement, name, what, predicted if not extra or figure.covers(predicted) else expected, why)
+        if expected.meets(figure.low, figure.high):
+            return check(self.statement, name, what, predicted if not extra or figure.covers(predicted) else expected)
+        why = self.why(figure, predicted, kept)
+        if add := self._missing(why):
+            why = f"the prediction without it is {format_bytes(predicted)}: add {add}"
+            return check(self.statement, name, what, None, why)
+        return check(self.statement, name, what, expected, why)
+
+    @property
+    def type_said(self) -> bool:
+        """Whether the line, the log or the command line names the cache's type."""
+        given = self.settings.given
+        said = self.load.setting("kv_cache_dtype") not in (None, "auto")
+        return bool(self.statement.word("dtype")) or said or given.dtype is not None or bool(given.option("kv-cache-dtype"))
+
+    def _missing(self, why: str) -> str:
+        """What to add, where the likeliest reason is a thing that nothing has said."""
+        ranks = self.settings.given.tp_size is not None or any(name in self.load.settings for name in TP_NAMES)
+        if (match := _RANKS.match(why)) and not ranks:
+            return match[1]
+        if (match := _TYPE.match(why)) and not self.load.settings:
+            return f"--dtype {match[1]}"
+        return ""
 
 
 def _no_shape(pool: _Pool, figures: dict[str, str]) -> list[Finding]:
     return [each for name, what in figures.items() for each in check(pool.statement, name, what, None, NO_SHAPE)]
 
 
+_RANKS = re.compile(r"the line is one of \d{1,2} ranks': name them with (--tp \d{1,2})", re.ASCII)
+_TYPE = re.compile(r"as if the type were (\w{1,20}),", re.ASCII)
 PAGES = (1, 16, 32, 64, 128, 256)  # tokens of a page where the log doesn't say
 
 

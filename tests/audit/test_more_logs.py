@@ -80,3 +80,31 @@ def test_ollama_s_command_states_the_context_of_a_table() -> None:
     (found,) = findings(command + TABLE.format(17), PLAIN)
     assert found.verdict == "agrees"
     assert findings(command + TABLE.format(16), PLAIN)[0].verdict == "differs"
+
+
+def test_ranks_that_nothing_has_said_are_asked_for() -> None:
+    half = 10**6 * TOKEN // 4 / GIB  # keys of half the heads
+    line = f"KV Cache is allocated. dtype: torch.bfloat16, #tokens: 1000000, K size: {half:.4f} GB, V size: {half:.4f} GB\n"
+    found = findings(line, PLAIN)
+    assert [(finding.verdict, finding.why.rpartition(": ")[2]) for finding in found] == [("unchecked", "add --tp 2")] * 2
+    assert {finding.verdict for finding in findings(line, PLAIN, tp_size=2)} == {"agrees"}
+    stated = "server_args=ServerArgs(tp_size=1, x=1)\n" + line
+    assert {finding.verdict for finding in findings(stated, PLAIN)} == {"differs"}
+
+
+def test_a_type_that_the_line_names_is_not_guessed_at() -> None:
+    half = 10**6 * TOKEN // 4 / GIB
+    line = "server_args=ServerArgs(tp_size=1, x=1)\nKV Cache is allocated. dtype: torch.bfloat16, #tokens: 1000000, "
+    found = findings(line + f"K size: {half:.4f} GB, V size: {half:.4f} GB\n", PLAIN)
+    assert not any("as if" in finding.why for finding in found)
+
+
+def test_a_build_between_two_known_ones_may_have_the_rules_of_the_later() -> None:
+    """Without flash attention cells come by 32 up to b6673 at least, and by 256 from b7698 at most."""
+    for cells in (320, 512):
+        size = cells * 4 * 2 * 64 * 2 / MIB
+        log = "build: 7000 (1fe00296f) with cc\nllama_context: n_seq_max = 1\nllama_context: n_ctx = 300\n"
+        log += "llama_context: flash_attn = disabled\n"
+        log += f"llama_kv_cache: size = {2 * size:.2f} MiB ({cells} cells, 4 layers, 1/1 seqs), "
+        log += f"K (f16): {size:.2f} MiB, V (f16): {size:.2f} MiB\n"
+        assert {finding.verdict for finding in findings(log, PLAIN)} <= {"exact", "agrees"}
