@@ -58,6 +58,14 @@ def parse_bytes(text: str) -> int:
     return int(_scaled(text, suffixes, "a memory size", "24GiB, 24GB or 25769803776"))
 
 
+def parse_memory(text: str) -> int:
+    """The same for the size of a device or of weights: a bare number below a MiB is a unit forgotten. Raises UsageError."""
+    size, bare = parse_bytes(text), text.strip()
+    if bare.isascii() and bare.isdigit() and 0 < size < 2**20:
+        raise UsageError(f"{bare} bytes?", fix=f"write {bare}GiB, or {bare}B where bytes are meant")
+    return size
+
+
 def parse_counts(text: str, what: str = "a length") -> Iterator[int]:
     """A list of counts: ``1k..32k`` doubles, ``1k..32k:4k`` steps, ``1k,3000,32k`` lists. Raises UsageError.
 

@@ -212,7 +212,41 @@ def _usage(text: str, words: list[str]) -> UsageError:
     for name in FORMATS:
         if f"--{name}" in words and text.startswith(f"No such option: --{name}"):
             return UsageError(f"No such option: --{name}", fix=f"kvcalc sweep writes it: --format {name}")
+    foreign = next((name for name in FOREIGN if text.startswith(f"No such option: {name}") and name in _names(words)), "")
+    if foreign:
+        return UsageError(f"No such option: {foreign}", fix=f"write {FOREIGN[foreign]}")
     return UsageError(text, fix=f"see {_help_of(words)}")
+
+
+def _names(words: list[str]) -> set[str]:
+    return {word.partition("=")[0] for word in words}
+
+
+# What people write by an engine's own habit → what it is here.
+FOREIGN = {
+    "--ctx-size": "--tokens, or -o ctx-size=N beside --engine llama.cpp",
+    "--n-ctx": "--tokens, or -o ctx-size=N beside --engine llama.cpp",
+    "--num-ctx": "--tokens, or -o num-ctx=N beside --engine ollama",
+    "--max-model-len": "--tokens, or -o max-model-len=N beside --engine vllm",
+    "--context-length": "--tokens",
+    "--max-tokens": "--tokens",
+    "--seq-len": "--tokens",
+    "--batch-size": "--batch",
+    "--tensor-parallel-size": "--tp",
+    "--tp-size": "--tp",
+    "--pipeline-parallel-size": "--pp",
+    "--data-parallel-size": "--dp",
+    "--kv-cache-dtype": "--dtype, or -o kv-cache-dtype=NAME beside --engine vllm or sglang",
+    "--cache-type-k": "--k-dtype",
+    "--cache-type-v": "--v-dtype",
+    "--gpu-memory-utilization": "kvcalc fit MODEL --gpu NAME --utilization 0.9",
+    "--utilization": "kvcalc fit MODEL --gpu NAME --utilization 0.9",
+    "--mem-fraction-static": "kvcalc fit MODEL --gpu NAME --engine sglang",
+    "--gpu": "kvcalc fit MODEL --gpu NAME",
+    "--memory": "kvcalc fit MODEL --memory SIZE",
+    "--weights": "kvcalc fit MODEL --weights SIZE",
+    "--model": "the model by itself: kvcalc estimate MODEL",
+}
 
 
 def _help_of(words: list[str]) -> str:

@@ -23,7 +23,7 @@ from kvcalc.engines.fit import BATCH, BOTH, SAMPLE, TOKENS, Fit, Memory, fit, fr
 from kvcalc.engines.other_memory import Card, Other, other_memory, share_of_card
 from kvcalc.engines.weight_formats import bytes_in_format
 from kvcalc.errors import DeviceError, ExitCode, MissingExtraError, UsageError
-from kvcalc.units import parse_bytes
+from kvcalc.units import parse_memory
 
 EXAMPLES = (
     "kvcalc fit --preset llama-8b --memory 24GiB --weights 16GB",
@@ -179,7 +179,7 @@ def _place(room: Room) -> _Place:
     if len(given) > 1:
         raise UsageError("the memory is given more than once", fix=f"give only one of {', '.join(f'--{name}' for name in given)}")
     if room.memory is not None:
-        return _Place(parse_bytes(room.memory), "flag --memory")
+        return _Place(parse_memory(room.memory), "flag --memory")
     if room.gpu is not None:
         return _cards(room.gpu)
     if room.device is not None:
@@ -254,7 +254,7 @@ def _published(model: Model, reference: Reference, naming: Naming) -> tuple[int,
 
 
 def _bytes_or_zero(text: str | None) -> int:
-    return 0 if text is None or text.strip() == "0" else parse_bytes(text)
+    return 0 if text is None or text.strip() == "0" else parse_memory(text)
 
 
 def _utilization(text: str | None, by_default: tuple[str, str], whole_card: bool) -> tuple[Fraction, str]:

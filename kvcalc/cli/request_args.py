@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from kvcalc.cli.options import OneSize, Rules, Types
 from kvcalc.core.model import Request
 from kvcalc.dtypes import Dtype, find_dtype
-from kvcalc.engines import find_engine
+from kvcalc.engines import defaults_of, find_engine
 from kvcalc.engines.base import Engine
 from kvcalc.errors import UsageError
 from kvcalc.units import parse_count, parse_counts
 
 MAX_LENGTHS = 1_000_000
+_THOUSANDS, _GROUPED = re.compile(r"\d{1,3}(,\d{3})+", re.ASCII), re.compile(",")  # 32,768 as tables print it
 MAX_AXIS = 10_000  # values of a batch axis
 
 
@@ -38,7 +40,7 @@ def engine_and_request(types: Types, rules: Rules, size: OneSize | None = None) 
         tp_size=_given(rules.tp, "tp_size", "--tp", origins) or 1,
         pp_size=_given(rules.pp, "pp_size", "--pp", origins) or 1,
         dp_size=_given(rules.dp, "dp_size", "--dp", origins) or 1,
-        options=engine.parse_options(rules.option),
+        options={**defaults_of(rules.engine), **engine.parse_options(rules.option)},
         origins=origins,
     )
     return engine, engine.with_sequences(request)
@@ -47,6 +49,7 @@ def engine_and_request(types: Types, rules: Rules, size: OneSize | None = None) 
 def _given(text: str | None, name: str, flag: str, origins: dict[str, str]) -> int | None:
     if text is None:
         return None
+    text = _GROUPED.sub("", text) if _THOUSANDS.fullmatch(text.strip()) else text
     if ".." in text or "," in text:
         raise UsageError(f"{flag} takes one value here, not {text[:40]!r}", fix="kvcalc sweep takes ranges and lists")
     origins[name] = f"flag {flag}"

@@ -24,7 +24,7 @@ from kvcalc.engines.estimate import Estimate, attempt, counted
 from kvcalc.engines.sweep import Cell, Grid, Refused, cells, size_of
 from kvcalc.errors import UsageError
 from kvcalc.escapes import text_cell
-from kvcalc.units import parse_bytes, parse_counts
+from kvcalc.units import parse_counts, parse_memory
 
 EXAMPLES = (
     "kvcalc sweep --tokens 1k..32k",
@@ -67,7 +67,7 @@ def command(
 ) -> int:
     """A table over lengths, and batches, types and models."""
     check_targets(drawing, writing.force)
-    budget = parse_bytes(memory) if memory is not None else None
+    budget = parse_memory(memory) if memory is not None else None
     grid = replace(_grid(many, naming, types, rules, tokens, batch), memory=budget)
     if form is Format.csv and not showing.json:  # a spreadsheet takes what starts like a formula for one
         grid = replace(grid, models=tuple(replace(model, name=text_cell(model.name)) for model in grid.models))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from importlib import import_module
 
+from kvcalc.core.model import OptionValue
 from kvcalc.engines.base import Engine
 from kvcalc.errors import EngineError
 
@@ -32,7 +33,18 @@ ALIASES: dict[str, str] = {
     "trtllm": "tensorrt-llm",
     "mlx": "mlx-lm",
     "mlx_lm": "mlx-lm",
+    "trt": "tensorrt-llm",
+    **dict.fromkeys(
+        ("llamacpp", "llama-cpp", "llama_cpp", "llama-server", "llama", "koboldcpp", "lmstudio", "lm-studio"), "llama.cpp"
+    ),
 }
+# Programs around an engine, whose own defaults differ from its: KoboldCpp and LM Studio keep sliding caches at full length.
+OWN_DEFAULTS: dict[str, dict[str, OptionValue]] = {key: {"swa-full": True} for key in ("koboldcpp", "lmstudio", "lm-studio")}
+
+
+def defaults_of(name: str) -> dict[str, OptionValue]:
+    """Options that a program named instead of its engine sets by itself."""
+    return OWN_DEFAULTS.get(name.strip().lower(), {})
 
 
 def find_engine(name: str) -> Engine:

@@ -21,6 +21,7 @@ class Option:
     default: str = ""  # for people
     choices: tuple[str, ...] = ()
     minimum: int = 0
+    short: tuple[str, ...] = ()  # the engine's own short names for it
 
     def parse(self, text: str | None) -> OptionValue:
         """The value of ``text``; a bare name (None) is true for a bool. Raises UsageError."""
@@ -59,10 +60,12 @@ class Option:
 def parse_options(engine: str, options: Sequence[Option], texts: Sequence[str]) -> dict[str, OptionValue]:
     """``["block-size=32", "kv-unified"]`` → values by option name. Raises UsageError."""
     known = {option.name: option for option in options}
+    short = {word: option.name for option in options for word in option.short}
     values: dict[str, OptionValue] = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        name = name.strip().replace("_", "-")
+        name = name.strip().lstrip("-").replace("_", "-")
+        name = short.get(name, name)
         if name not in known:
             near = get_close_matches(name, known, n=3, cutoff=0.5)
             hint = f"did you mean {', '.join(near)}?" if near else f"its options: {', '.join(known) or 'none'}"

@@ -25,7 +25,7 @@ def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
 def test_the_largest_length(capsys: pytest.CaptureFixture[str]) -> None:
     """6,400 bytes hold 100 tokens of 64, 6,399 hold 99."""
     for memory, tokens in (("6400", 100), ("6399", 99)):
-        code, found = answer(capsys, *EQUATION, "--memory", memory)
+        code, found = answer(capsys, *EQUATION, "--memory", f"{memory}B")
         assert (code, found["fits"], found["tokens"], found["batch_size"]) == (0, True, tokens, 1)
         assert (found["budget_bytes"], found["total_bytes"]) == (int(memory), tokens * 64)
         assert (found["binding"], found["limit"]) == ("full_attention", "memory")
@@ -33,38 +33,38 @@ def test_the_largest_length(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_largest_batch(capsys: pytest.CaptureFixture[str]) -> None:
     """Sequences of 10 tokens take 640 bytes: 1,000 GB hold none but for whole ones."""
-    code, found = answer(capsys, *EQUATION, "--memory", "2000", "--tokens", "10")
+    code, found = answer(capsys, *EQUATION, "--memory", "2000B", "--tokens", "10")
     assert (code, found["tokens"], found["batch_size"], found["total_bytes"]) == (0, 10, 3, 1920)
 
 
 def test_what_is_taken_off(capsys: pytest.CaptureFixture[str]) -> None:
     """10,000 · 0.9 − 2,000 − 600 = 6,400."""
-    words = ["--memory", "10000", "--weights", "2000", "--overhead", "600", "--utilization", "90%"]
+    words = ["--memory", "10000B", "--weights", "2000B", "--overhead", "600B", "--utilization", "90%"]
     code, found = answer(capsys, *EQUATION, *words)
     assert (code, found["budget_bytes"], found["tokens"], found["utilization"]) == (0, 6400, 100, 0.9)
 
 
 def test_a_no(capsys: pytest.CaptureFixture[str]) -> None:
     """Exit 1, and the bytes that are missing."""
-    code, found = answer(capsys, *EQUATION, "--memory", "63")
+    code, found = answer(capsys, *EQUATION, "--memory", "63B")
     assert (code, found["fits"], found["tokens"], found["shortfall_bytes"]) == (1, False, 0, 1)
-    code, found = answer(capsys, *EQUATION, "--memory", "1279", "--tokens", "10", "--batch", "2")
+    code, found = answer(capsys, *EQUATION, "--memory", "1279B", "--tokens", "10", "--batch", "2")
     assert (code, found["tokens"], found["batch_size"], found["shortfall_bytes"]) == (1, 10, 2, 1)
 
 
 def test_the_frontier(capsys: pytest.CaptureFixture[str]) -> None:
     """6,400 bytes: 100 tokens, 2 · 50, 4 · 25, 8 · 12, 16 · 6, 32 · 3, 64 · 1."""
-    code, found = answer(capsys, *EQUATION, "--memory", "6400", "--frontier")
+    code, found = answer(capsys, *EQUATION, "--memory", "6400B", "--frontier")
     pairs = [(row["batch_size"], row["tokens"]) for row in found["frontier"]]
     assert (code, pairs) == (0, [(1, 100), (2, 50), (4, 25), (8, 12), (16, 6), (32, 3), (64, 1)])
-    assert answer(capsys, *EQUATION, "--memory", "63", "--frontier")[0] == 1
+    assert answer(capsys, *EQUATION, "--memory", "63B", "--frontier")[0] == 1
 
 
 def test_a_sample(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A file of lengths: how many of the first fit at once."""
     sample = tmp_path / "lengths.txt"
     sample.write_text("10\n20\n30\n")
-    code, found = answer(capsys, *EQUATION, "--memory", str(59 * 64), "--lengths", str(sample))
+    code, found = answer(capsys, *EQUATION, "--memory", f"{59 * 64}B", "--lengths", str(sample))
     assert (code, found["batch_size"], found["lengths"], found["tokens"]) == (0, 2, 3, 20)
 
 
@@ -148,7 +148,7 @@ def test_weights_of_an_index(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     """auto reads the safetensors index beside the config."""
     config = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4}
     (tmp_path / "config.json").write_text(json.dumps({**config, "hidden_size": 8, "torch_dtype": "float16"}))
-    words = ["--config", str(tmp_path), "--memory", "10000", "--weights", "auto"]
+    words = ["--config", str(tmp_path), "--memory", "10000B", "--weights", "auto"]
     assert answer(capsys, *words)[0] == 3  # nothing there says how big they are
     header = json.dumps({"__metadata__": {}, "a": {"dtype": "F16", "shape": [300], "data_offsets": [0, 600]}}).encode()
     (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
@@ -203,8 +203,8 @@ def test_people_get_a_page(capsys: pytest.CaptureFixture[str], words: list[str])
     ("words", "said"),
     [
         (["--memory", "8PiB"], "1 sequence of 1,099,511,627,776 tokens, and more than is searched"),
-        (["--memory", "63", "-t", "1", "-b", "1"], "1 sequence of 1 token does not fit: 1 byte (1 B) is missing"),
-        (["--memory", "64", "-t", "2", "-b", "3"], "3 sequences of 2 tokens do not fit: 320 bytes (320 B) are missing"),
+        (["--memory", "63B", "-t", "1", "-b", "1"], "1 sequence of 1 token does not fit: 1 byte (1 B) is missing"),
+        (["--memory", "64B", "-t", "2", "-b", "3"], "3 sequences of 2 tokens do not fit: 320 bytes (320 B) are missing"),
         (["--memory", "1KiB", "-e", "static", "-o", "capacity=5"], "at most 1 sequence of 5 tokens: the limit of an option"),
     ],
 )

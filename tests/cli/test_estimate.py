@@ -239,3 +239,61 @@ def test_a_sequence_longer_than_a_capped_pool_is_refused(words: tuple[str, ...],
     assert "refused: one sequence of 4,096 tokens" in ran.out
     assert words[-1] in ran.out
     assert cli("estimate", "llama-8b", "--tokens", "96", "--engine", *words).code == 0
+
+
+HABITS = {
+    ("estimate", "--ctx-size", "4096"): "--tokens",
+    ("estimate", "--max-model-len=4096"): "--tokens",
+    ("estimate", "--gpu", "4090"): "kvcalc fit MODEL --gpu",
+    ("fit", "--gpu-memory-utilization", "0.9"): "--utilization",
+    ("sweep", "--kv-cache-dtype", "fp8"): "--dtype",
+}
+
+
+@pytest.mark.parametrize("words", HABITS, ids=" ".join)
+def test_an_engines_own_flag_gets_the_right_spelling(words: tuple[str, ...], cli: Cli) -> None:
+    ran = cli(words[0], "llama-8b", *words[1:])
+    assert (ran.code, HABITS[words] in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["llamacpp", "llama-cpp", "llama-server", "koboldcpp", "lmstudio", "trt", "mlx"])
+def test_engines_go_by_what_people_type(name: str, cli: Cli) -> None:
+    assert cli("estimate", "llama-8b", "--engine", name).code == 0
+
+
+def test_programs_around_an_engine_have_their_own_defaults(cli: Cli) -> None:
+    """KoboldCpp keeps a sliding cache at full length."""
+    words = ("estimate", "gemma-3-4b", "--tokens", "32k", "--json", "--engine")
+    plain, full, kobold = (
+        cli(*words, *more).json["total_bytes"] for more in (("llama.cpp",), ("llama.cpp", "-o", "swa-full"), ("koboldcpp",))
+    )
+    assert plain < full == kobold
+
+
+def test_llama_cpps_short_options(cli: Cli) -> None:
+    long = (
+        "-o",
+        "ctx-size=8192",
+        "-o",
+        "cache-type-k=q8_0",
+        "-o",
+        "cache-type-v=q8_0",
+        "-o",
+        "parallel=2",
+        "-o",
+        "flash-attn=on",
+    )
+    short = ("-o", "c=8192", "-o", "ctk=q8_0", "-o", "-ctv=q8_0", "-o", "np=2", "-o", "fa=on")
+    figures = [cli("estimate", "llama-8b", "-e", "llama.cpp", *words, "--json").json["total_bytes"] for words in (long, short)]
+    assert figures[0] == figures[1] == 8192 * 32 * 2 * 8 * 128 // 32 * 34
+
+
+def test_thousands_as_tables_print_them(cli: Cli) -> None:
+    assert cli("estimate", "llama-8b", "--tokens", "32,768", "--json").json["total_bytes"] == 32768 * 131072
+    assert cli("estimate", "llama-8b", "--tokens", "32,76").code == 2
+
+
+def test_a_bare_number_as_memory_is_a_unit_forgotten(cli: Cli) -> None:
+    ran = cli("fit", "llama-8b", "--memory", "24")
+    assert (ran.code, "24 bytes?" in ran.err, "24GiB" in ran.err) == (2, True, True)
+    assert cli("fit", "llama-8b", "--memory", "24B").code == 1

@@ -75,7 +75,7 @@ def test_the_formats_say_the_same(cli: Cli) -> None:
 
 def test_memory_marks_what_fits(cli: Cli) -> None:
     limit = 2 * A_TOKEN
-    words = ("sweep", *EQUATION, "--tokens", "1..3:1", "--dtype", "fp16", "--memory", limit)
+    words = ("sweep", *EQUATION, "--tokens", "1..3:1", "--dtype", "fp16", "--memory", f"{limit}B")
     found = cli(*words, "--json").json
     assert [cell["fits"] for cell in found["cells"]] == [True, True, False]
     assert found["request"]["memory_bytes"] == limit
@@ -91,9 +91,9 @@ def test_what_fits_is_judged_by_what_the_allocator_holds(cli: Cli, tmp_path: Pat
     words = ("sweep", "--config", path, "--engine", "transformers", "--tokens", "1000", "--dtype", "fp16", "--memory")
     total, held = 2 * 8 * 64 * 2, 2 * 1000 * 64 * 2
     for budget, fits in ((held, True), (held - 1, False)):
-        (cell,) = cli(*words, budget, "--json").json["cells"]
+        (cell,) = cli(*words, f"{budget}B", "--json").json["cells"]
         assert (cell["total_bytes"], cell["needed_bytes"], cell["fits"]) == (total, held, fits)
-    assert "250 KiB must be free" in cli(*words, held).out
+    assert "250 KiB must be free" in cli(*words, f"{held}B").out
 
 
 def test_a_length_beyond_the_model_s_maximum_is_marked(cli: Cli) -> None:

@@ -20,20 +20,38 @@ CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "
 LARGEST = 2**32 - 1  # the engine counts in 32 bits
 
 OPTIONS = (
-    Option("ctx-size", "count", "context size over all sequences (n_ctx); 0 takes the model's own", "0; library: 512"),
-    Option("batch-size", "count", "logical batch size (n_batch)", "2048"),
-    Option("ubatch-size", "count", "physical batch size (n_ubatch); a sliding cache keeps so many cells more", "512"),
-    Option("parallel", "count", "number of sequences (n_seq_max)", "4 that share one cache; library: 1", minimum=1),
-    Option("kv-unified", "bool", "one cache shared by all sequences", "true unless parallel is given; library: false"),
+    Option(
+        "ctx-size",
+        "count",
+        "context size over all sequences (n_ctx); 0 takes the model's own",
+        "0; library: 512",
+        short=("c", "n-ctx"),
+    ),
+    Option("batch-size", "count", "logical batch size (n_batch)", "2048", short=("b",)),
+    Option(
+        "ubatch-size", "count", "physical batch size (n_ubatch); a sliding cache keeps so many cells more", "512", short=("ub",)
+    ),
+    Option(
+        "parallel",
+        "count",
+        "number of sequences (n_seq_max)",
+        "4 that share one cache; library: 1",
+        minimum=1,
+        short=("np", "n-parallel"),
+    ),
+    Option(
+        "kv-unified", "bool", "one cache shared by all sequences", "true unless parallel is given; library: false", short=("kvu",)
+    ),
     Option("swa-full", "bool", "keep sliding layers at full length", "false; library: true"),
-    Option("cache-type-k", "choice", "type of the keys (also --k-dtype)", "f16", CACHE_TYPES),
-    Option("cache-type-v", "choice", "type of the values (also --v-dtype)", "f16", CACHE_TYPES),
+    Option("cache-type-k", "choice", "type of the keys (also --k-dtype)", "f16", CACHE_TYPES, short=("ctk",)),
+    Option("cache-type-v", "choice", "type of the values (also --v-dtype)", "f16", CACHE_TYPES, short=("ctv",)),
     Option(
         "flash-attn",
         "choice",
         "flash attention; off stores values transposed, all as wide as the widest",
         "auto",
         ("auto", "on", "off"),
+        short=("fa",),
     ),
     Option("n-rs-seq", "int", "snapshots of recurrent state kept for rolling back speculation", "0"),
     Option(
