@@ -40,7 +40,7 @@ CHANGES: tuple[Change, ...] = (
     Change("needs_by_group", "0.19.0", "the start check counts every group's blocks"),
     Change("aligned_to_backend", "0.20.0", "blocks of hybrids are multiples of their backend's smallest, and of what was asked"),
     Change("larger_share", "0.20.0", "gpu-memory-utilization is 0.92 by default, once 0.9"),
-    Change("drafts_align", "0.20.0", "drafting keeps states at block boundaries alone"),
+    Change("drafts_align", "0.20.0", "drafting keeps states at block boundaries alone (until 0.22)"),
     Change(
         "tokens_by_concurrency",
         "0.20.1",

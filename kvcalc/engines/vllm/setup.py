@@ -200,7 +200,8 @@ def _state_mode(model: Model, settings: Settings, layers: Sequence[Layer]) -> st
         return NONE
     if "aligned_states" in rules:
         return ALIGN
-    if stateful and model.model_type in EVERY_STATE and not ("drafts_align" in rules and settings.speculative):
+    drafted = settings.speculative and "drafts_align" in rules and "drafted_states" not in rules
+    if stateful and model.model_type in EVERY_STATE and not drafted:
         return ALL
     return ALIGN if "state_modes" in rules or not stateful else NONE
 
