@@ -328,3 +328,56 @@ def test_dory_and_beam_read_their_files_their_own_way() -> None:
         planned(MEASURED["default-dory"], 100, tensor_parallel_size=2)
     beam = MEASURED["default-beam"]
     assert planned({**beam, "head_dim": 128}, 100).total_bytes == 2 * planned(beam, 100).total_bytes
+
+
+def test_chunked_layers_are_opt_in_for_some_releases() -> None:
+    noted = [
+        release
+        for release in ("0.10.0", "0.10.1", "0.13.0", "0.14.0")
+        if any("chunked layers" in note for note in planned("llama-4-scout", release=release).notes)
+    ]
+    assert noted == ["0.10.1", "0.13.0"]
+
+
+QWEN4 = MEASURED["default-qwen4_exp_text"]
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "reason"),
+    [
+        ({**QWEN4, "indexer_n_heads": 4, "indexer_head_dim": 64, "indexer_kv_heads": 1}, {}, "index keys and a ring"),
+        ({**QWEN4, "ple_layer_ids": [1]}, {}, "n-gram layers"),
+        (
+            {**LLAMA, "architectures": ["LlamaForCausalLM"], "model_type": "lfm3", "num_hidden_layers": 3},
+            {},
+            "recurrent layers are not",
+        ),
+        (LLAMA, {"pipeline_parallel_size": 5}, "5 pipeline stages"),
+        ({**LLAMA, "sliding_window": 64}, {"decode_context_parallel_size": 2, "tensor_parallel_size": 16}, "sliding windows"),
+        (LLAMA, {"decode_context_parallel_size": 3, "tensor_parallel_size": 16}, "3 are asked for"),
+        ("deepseek-v3", {"decode_context_parallel_size": 3, "tensor_parallel_size": 4}, "don't divide 4"),
+        ("qwen3-next-80b", {"tensor_parallel_size": 16, "num_speculative_tokens": 1}, None),
+        ("deepseek-v4-flash", {"platform": "sm120"}, "SM 9.0 and 10.0"),
+        ("deepseek-v4-flash", {"kv_cache_dtype": "nvfp4"}, "its own fp8 rows"),
+    ],
+)
+def test_what_the_engine_refuses_it_is_refused_for(
+    model: str | Mapping[str, Any], options: dict[str, OptionValue], reason: str | None
+) -> None:
+    if reason is None:
+        assert planned(model, 1000, **options).fits
+        return
+    with pytest.raises(EngineError, match=reason):
+        planned(model, 1000, **options)
+
+
+def test_glm_5_is_cached_in_fp8_on_blackwell_unless_told_otherwise() -> None:
+    assert planned("glm-5.1", 1000, platform="sm100").request["k_dtype"][0] == "fp8_e4m3"
+    assert planned("glm-5.1", 1000).request["k_dtype"][0] == "bfloat16"
+
+
+def test_options_that_contradict_each_other() -> None:
+    with pytest.raises(UsageError, match="--tp says 2"):
+        ENGINE.allocate(preset_model("llama-8b"), Request(tokens=9, tp_size=2, options={"tensor-parallel-size": 4}))
+    with pytest.raises(UsageError, match="no share"):
+        planned(LLAMA, device_memory=8 * GIB, gpu_memory_utilization="1/0")

@@ -25,10 +25,14 @@ from kvcalc.engines.vllm.plan import Stage, Verdict, judge
 from kvcalc.engines.vllm.releases import RELEASES
 from kvcalc.engines.vllm.serving import serving_of
 from kvcalc.engines.vllm.setup import Setup, load_of, resized, served_dtype, set_up
-from kvcalc.engines.vllm.specs import STATE, Load, Spec
+from kvcalc.engines.vllm.specs import CHUNKED, STATE, Load, Spec
 from kvcalc.errors import UsageError
 from kvcalc.units import ceil_div, format_bytes
 
+_OPT_IN = (
+    "this release turns its hybrid cache manager off for chunked layers, unless"
+    " VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE is set: -o disable-hybrid-kv-cache-manager counts that"
+)
 _STRINGENT = "vLLM holds back one block, and wants one request of the full length beside it"
 
 
@@ -303,6 +307,9 @@ def _notes(setup: Setup) -> tuple[str, ...]:
     settings, found = setup.settings, []
     if not setup.caches:
         found.append("vLLM runs this model without a cache")
+    opt_in = "chunked_opt_in" in settings.rules and "chunked_by_default" not in settings.rules
+    if opt_in and any(group.spec.kind == CHUNKED for group in setup.plan.groups):
+        found.append(_OPT_IN)
     if setup.cache_dtype != "auto" and reading_of(setup.model).own_dtype and setup.caches[0].dtype == "auto":
         found.append(f"vLLM's class passes no cache type on: the layers stay in {served_dtype(setup.model)}")
     if settings.draft_layers:
