@@ -40,7 +40,10 @@ class Beside(Group):
     ] = None
     hub: Annotated[bool, Option("--hub", help="Look the line's model up on the hub.")] = False
     weights: Annotated[
-        Text, Option("--weights", metavar="SIZE", help="The whole model's weights: 16GB.", rich_help_panel="Request")
+        Text,
+        Option(
+            "--weights", metavar="SIZE", help="The whole model's weights: 16GB, or a format: q4_k_m.", rich_help_panel="Request"
+        ),
     ] = None
     overhead: Annotated[
         Text,
