@@ -312,6 +312,7 @@ def _parsed(engine: Engine, texts: Mapping[str, str]) -> tuple[dict[str, OptionV
 
 # Settings that count by other ways than an option of the same name.
 _HANDLED = {
+    "quantization",
     *("dtype", "hf-overrides", "json-model-override-args", "rope-scaling", "kv_cache_config", "kv-cache-memory-bytes", "nnodes"),
     *(
         "enable-dp-attention",

@@ -109,10 +109,21 @@ def test_without_a_card_the_cache_is_told(cli: Cli) -> None:
 
 
 def test_without_weights_nothing_is_promised(cli: Cli) -> None:
-    code, answer = answered(cli, "llama-server -m Qwen3-8B-Q4_K_M.gguf -c 4096", "--memory", "24GiB")
+    code, answer = answered(cli, "llama-server -m Qwen3-8B-IQ4_NL.gguf -c 4096", "--memory", "24GiB")
     assert (code, answer["verdict"]) == (0, "open")
-    code, answer = answered(cli, "llama-server -m Qwen3-8B-Q4_K_M.gguf -c 4096", "--memory", "512MiB")
+    code, answer = answered(cli, "llama-server -m Qwen3-8B-IQ4_NL.gguf -c 4096", "--memory", "512MiB")
     assert (code, answer["verdict"]) == (1, "does not fit")
+
+
+def test_weights_of_a_format_that_the_name_tells(cli: Cli) -> None:
+    parameters = 8_190_735_360  # of Qwen3 8B; AWQ keeps about 4 bits of each, its embeddings and head in 16
+    _, answer = answered(cli, "vllm serve Qwen/Qwen3-8B-AWQ --max-model-len 8k", "--memory", "24GiB")
+    assert parameters // 2 < answer["weights_bytes"] < parameters
+    assert any("estimated" in note for note in answer["notes"])
+    _, said = answered(cli, "vllm serve Qwen/Qwen3-8B --max-model-len 8k", "--memory", "24GiB", "--weights", "awq")
+    assert said["weights_bytes"] == answer["weights_bytes"]
+    _, named = answered(cli, "vllm serve x/y --max-model-len 8k", "--model", "qwen3-8b", "--memory", "24GiB", "--weights", "awq")
+    assert named["weights_bytes"] == answer["weights_bytes"]
 
 
 CONTRADICTED = (
