@@ -1,4 +1,4 @@
-"""vLLM 0.32.0: blocks from one pool, groups of layers under block tables, what a rank holds and what it refuses.
+"""vLLM: blocks from one pool, groups of layers under block tables, what a rank holds and what it refuses.
 
 The parts: ``options``; ``models`` and ``readings`` (how it reads a file); ``layers``, ``latents`` and ``states`` (its caches,
 ``cache`` what one is); ``backends`` and ``blocks`` (block sizes); ``specs`` (pages); ``groups``; ``plan`` and ``setup`` (all
@@ -328,8 +328,8 @@ class Vllm(Engine):
     """vLLM's pool of blocks."""
 
     name = "vllm"
-    source = "vLLM 0.32.0: vllm/v1/kv_cache_interface.py, vllm/v1/core/kv_cache_utils.py, vllm/platforms/interface.py"
-    evidence = "measured: equal to the engine's own planner"
+    source = "vLLM 0.8.5 to 0.33.0: vllm/v1/kv_cache_interface.py, vllm/v1/core/kv_cache_utils.py, vllm/platforms/interface.py"
+    evidence = "measured: equal to the planner of each release"
     releases = RELEASES
     own_options = OPTIONS
     memory = Memory(
