@@ -12,7 +12,7 @@ from kvcalc.core.model import Model, OptionValue, Request
 from kvcalc.dtypes import find_dtype
 from kvcalc.engines import find_engine
 from kvcalc.engines.mlx_lm.engine import arrival_of
-from kvcalc.errors import EngineError
+from kvcalc.errors import EngineError, KvcalcError, UsageError
 from kvcalc.readers.hf_config import model_of
 from kvcalc.readers.presets import preset_model
 
@@ -128,3 +128,71 @@ def test_the_library_itself_agrees(name: str) -> None:
         except EngineError:
             found = None
         assert found == predicted
+
+
+LLAMA4: dict[str, Any] = {
+    "model_type": "llama4_text",
+    "hidden_size": 256,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+    "attention_chunk_size": 512,
+    "no_rope_layers": [1, 1, 1, 0],
+}
+
+
+def decoder_of(config: dict[str, Any]) -> Model:
+    """A model without a file's own type, of which the library asks no further keys."""
+    found = model_of(config, "config.json", "made")
+    return Model(found.name, found.model_type, found.layers, found.fields, found.source, max_tokens=found.max_tokens)
+
+
+@pytest.mark.parametrize(
+    ("turns", "tokens", "chunked", "full"),
+    [
+        ("300", 300, 512, 512),
+        ("512", 512, 512, 512),
+        ("600", 600, 768, 768),
+        ("2000", 2000, 768, 2048),
+        ("300,400", 700, 768, 812),
+    ],
+)
+def test_chunks_are_cut_before_each_step(turns: str, tokens: int, chunked: int, full: int) -> None:
+    """Rows that the library's own llama4 class holds: three chunked layers and a full one."""
+    options: dict[str, OptionValue] = {"turns": turns}
+    tally = ENGINE.allocate(decoder_of(LLAMA4), Request(tokens=tokens, k_dtype=BF16, v_dtype=BF16, options=options))
+    assert tally.total_bytes == (3 * chunked + full) * 2 * 2 * 64 * 2
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "said"),
+    [
+        (Request(tokens=10, options={"turns": "8,8"}), UsageError, "are more than the 10 tokens"),
+        (Request(tokens=10, k_dtype=BF16, v_dtype=find_dtype("f32")), EngineError, "the model's one type"),
+        (Request(tokens=10, k_dtype=find_dtype("q8_0"), v_dtype=find_dtype("q8_0")), EngineError, "the model's one type"),
+    ],
+)
+def test_what_the_library_can_t_be_asked(request_: Request, error: type[KvcalcError], said: str) -> None:
+    with pytest.raises(error, match=said):
+        ENGINE.allocate(decoder_of(LLAMA4), request_)
+
+
+def test_cross_attention_is_not_modelled() -> None:
+    with pytest.raises(EngineError, match="cross attention is not modelled"):
+        ENGINE.allocate(decoder_of({"model_type": "t5"}), Request(tokens=10, encoder_tokens=10))
+
+
+def test_turns_alone_give_the_length_and_a_batch_its_longest() -> None:
+    given = decoder_of({**LLAMA4, "model_type": "llama"})
+    row = 4 * 2 * 2 * 64 * 2
+    assert ENGINE.allocate(given, Request(k_dtype=BF16, v_dtype=BF16, options={"turns": "300,300"})).total_bytes == 812 * row
+    assert ENGINE.allocate(given, Request(lengths=(10, 300), k_dtype=BF16, v_dtype=BF16)).total_bytes == 2 * 512 * row
+
+
+def test_fit_knows_the_steps_and_the_length_from_which_a_cache_is_quantised() -> None:
+    given = decoder_of({**LLAMA4, "model_type": "llama"})
+    plain = ENGINE.plan(given, Request(tokens=10))
+    assert (plain.step, plain.breaks) == (256, ())
+    assert ENGINE.plan(given, Request(tokens=10, options={"kv-bits": "8"})).breaks == (5000,)
+    assert ENGINE.plan(given, Request(tokens=10, options={"kv-bits": "8", "quantized-kv-start": 7})).breaks == (7,)
