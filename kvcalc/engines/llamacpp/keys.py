@@ -28,10 +28,6 @@ class Keys:
         """The engine's refusal of this file, at a key."""
         return EngineError(f"llama.cpp refuses this file: {what}", f"{self.where}: {self.arch}.{name}", "convert the model anew")
 
-    def has(self, name: str) -> bool:
-        """Whether the file has the key."""
-        return f"{self.arch}.{name}" in self._metadata
-
     def is_array(self, name: str) -> bool:
         """Whether the key holds an array."""
         return isinstance(self._value(name), list | tuple | Skipped)
