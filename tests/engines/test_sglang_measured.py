@@ -13,6 +13,7 @@ from kvcalc.core.model import Model, Request
 from kvcalc.engines import find_engine
 from kvcalc.errors import EngineError
 from kvcalc.readers.hf_config import model_of
+from kvcalc.readers.presets import preset_model
 
 ENGINE = find_engine("sglang")
 DATA: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "sglang.json").read_text(encoding="utf-8"))
@@ -62,3 +63,7 @@ def refused(row: dict[str, Any]) -> bool:
 def test_the_sample_has_pools_of_each_kind_and_refusals() -> None:
     assert sum("error" in row for row in ROWS) > 10
     assert all(sum(bool(row.get(key)) for row in ROWS) > 10 for key in ("tokens", "window_tokens", "states"))
+
+
+def test_a_preset_goes_by_its_type_however_the_library_spells_the_class() -> None:
+    assert ENGINE.plan(preset_model("kimi-k2.5"), Request(tokens=16, tp_size=8)).tally.total_bytes > 0

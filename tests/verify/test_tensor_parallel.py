@@ -112,7 +112,7 @@ def test_types_that_lose_digits_are_not_run() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads its children from /proc")
 def test_an_interrupt_ends_the_ranks_too() -> None:
     """In silence, whoever of them gets the signal: here the first process alone."""
-    argv = [sys.executable, "-m", "kvcalc", "verify", "gemma-3-4b", "--tp", "2"]
+    argv = [sys.executable, "-m", "kvcalc", "verify", "gemma-3-4b", "--tp", "2", "--tokens", "4k"]  # long enough to be met
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
         while running.poll() is None and len(children.read_text().split()) < 3:  # two ranks, and their tracker

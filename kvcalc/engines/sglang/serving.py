@@ -25,9 +25,17 @@ def serving_of(model: Model) -> Serving:
     for name in names:
         if name in UNMODELLED:
             return Serving(f"{name} is not modelled for SGLang: {UNMODELLED[name]}", where="sglang/srt/mem_cache")
-    if any(name in CLASSES for name in names[:1]):
+    if any(name in CLASSES for name in names[:1]) or _by_type(model, names):
         return SERVED
     return _other(model, names)
+
+
+def _by_type(model: Model, names: tuple[str, ...]) -> bool:
+    """A file that names no class goes by its type, whose class the library may spell otherwise (Kimi_K25…, KimiK25…)."""
+    if model.metadata.get("architectures"):
+        return False
+    known = {name.replace("_", "").lower() for name in CLASSES}
+    return any(name.replace("_", "").lower() in known for name in names[:1])
 
 
 def _other(model: Model, names: tuple[str, ...]) -> Serving:
