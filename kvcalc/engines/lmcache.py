@@ -7,8 +7,22 @@ Rules: lmcache ``v1/config.py``, ``v1/metadata.py``.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from kvcalc.core.counting import Reach, Slab, Types, tally_layers, vectors
-from kvcalc.core.layers import ChunkedAttention, FullAttention, LatentAttention, NoCache, Part, Shared, SlidingAttention
+from kvcalc.core.layers import (
+    ChunkedAttention,
+    CompressedAttention,
+    CrossAttention,
+    FullAttention,
+    Indexer,
+    LatentAttention,
+    NoCache,
+    Part,
+    Recurrent,
+    Shared,
+    SlidingAttention,
+)
 from kvcalc.core.model import Model, Request, Tally
 from kvcalc.engines.base import SERVED, Engine, Serving
 from kvcalc.engines.options import Option
@@ -60,10 +74,12 @@ def part_slabs(part: Part, types: Types) -> tuple[Slab, ...]:
             return (vectors("kv", "latent", Reach(), 1, part.row_width, types.k),)
         case Shared() | NoCache():
             return ()
-        case _:
+        case CrossAttention() | CompressedAttention() | Indexer() | Recurrent():
             raise EngineError(
                 f"layers of the kind {part.kind.replace('_', ' ')} are not modelled under LMCache",
             )
+        case _:
+            assert_never(part)
 
 
 class Lmcache(Engine):

@@ -13,15 +13,20 @@ Windows of the model's own do not count unless they are named: every layer keeps
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from kvcalc.core.counting import ONE, Slab, Types, vectors
 from kvcalc.core.layers import (
     ChunkedAttention,
+    CompressedAttention,
+    CrossAttention,
     FullAttention,
+    Indexer,
     LatentAttention,
     Layer,
     NoCache,
     Part,
+    Recurrent,
     Shared,
     SlidingAttention,
     kind_of,
@@ -39,6 +44,26 @@ from kvcalc.units import ceil_div, format_bytes, parse_counts
 TOKENS_PER_BLOCK = 32
 CACHE_DTYPES = ("auto", "fp8", "nvfp4")
 MOST_WINDOWS = 512
+# Types with no class in either backend: none under _torch/models, none in MODEL_MAP of models/__init__.py.
+NO_CLASS = frozenset(
+    {
+        "big_bird",
+        "biogpt",
+        "codegen",
+        "cpmant",
+        "cpmbee",
+        "ctrl",
+        "git",
+        "gpt_neo",
+        "gpt_neox_japanese",
+        "megatron-bert",
+        "reformer",
+        "rembert",
+        "roformer",
+        "xglm",
+        "xlstm",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +155,14 @@ def part_slabs(part: Part, types: Types) -> list[Slab]:
             return [vectors("kv", "latent", ONE, 1, part.row_width, types.k)]
         case Shared() | NoCache():
             return []
-        case _:
+        case CrossAttention() | CompressedAttention() | Indexer() | Recurrent():
             raise EngineError(
                 f"TensorRT-LLM's {part.kind.replace('_', ' ')} is not modelled",
                 "tensorrt_llm/_torch/pyexecutor",
                 "--engine exact counts it",
             )
+        case _:
+            assert_never(part)
 
 
 def _pools(layers: Layers, settings: Settings, request: Request) -> list[Pool]:
@@ -330,8 +357,9 @@ class TensorrtLlm(Engine):
     excluded = ("weights", "activations and workspace", "CUDA graphs", "the block tables")
 
     def serves(self, model: Model, rules: Rules) -> Serving:
-        """Any type whose layers are known."""
-        del model, rules
+        """Any type whose layers are known, but those that neither backend has a class for."""
+        if model.model_type in NO_CLASS:
+            return Serving(f"TensorRT-LLM {rules.name} has no class for {model.model_type}", where="tensorrt_llm/_torch/models")
         return SERVED
 
     def plan_under(self, rules: Rules, model: Model, request: Request) -> TensorrtPlan:
