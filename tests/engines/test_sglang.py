@@ -141,3 +141,19 @@ def test_what_it_serves() -> None:
     assert ENGINE.serves(served("llama", quantization_config={"quant_method": "fbgemm_fp8"}), rules).refused
     trt = find_engine("tensorrt-llm")
     assert trt.serves(served("cpmant", dim_head=16), trt.releases.find(None)).refused
+
+
+def test_caps_and_needs() -> None:
+    """What bounds the pool refuses a longer sequence; what must be there holds the pools; stages are no more than layers."""
+    model = preset_model("qwen3-next-80b")
+    assert not tally("llama-8b", "max-total-tokens=32").fits
+    plan = ENGINE.plan(model, Request(tokens=64, options=ENGINE.parse_options(["max-running-requests=2"])))
+    assert plan.at_once == (2, "-o max-running-requests")
+    need = plan.need(2, 64)
+    assert need >= plan.at(2, 64).tally.total_bytes
+    given = Request(tokens=64, batch_size=2, options=ENGINE.parse_options([f"available-bytes={need}"]))
+    assert ENGINE.allocate(model, given).fits
+    capped = ENGINE.plan(model, Request(tokens=64, options=ENGINE.parse_options(["max-total-tokens=32"])))
+    assert "max-total-tokens" in capped.over_cap
+    with pytest.raises(EngineError, match="pipeline stages"):
+        tally("llama-8b", pp_size=33)
