@@ -40,7 +40,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
     "flash_attn": {"0": "off", "1": "on", "disabled": "off", "enabled": "on", "auto": "auto"},
 }
 IK_WORDS = "c^KV"  # ik_llama.cpp's own line: a fork with other rules, of which the latent alone is told
-LATENT_SINCE = "b5131"  # before it every head's own keys and values were stored
+LATENT_SINCE = "b5135"  # before it every head's own keys and values were stored
 _STREAMS = re.compile(r"\d/\d{1,4} seqs", re.ASCII)
 # A release that isn't named shows itself by the wording of its lines.
 _WORDINGS: tuple[tuple[str, str], ...] = (

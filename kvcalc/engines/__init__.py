@@ -52,7 +52,7 @@ def find_engine(name: str) -> Engine:
     key = name.strip().lower()
     key = ALIASES.get(key, key)
     if key not in ENGINES:
-        near = get_close_matches(key, [*ENGINES, *ALIASES], n=3, cutoff=0.4)
+        near = get_close_matches(key, [*ENGINES, *ALIASES], n=3, cutoff=0.6)
         hint = f"did you mean {', '.join(near)}?" if near else f"known engines: {', '.join(ENGINES)}"
         raise EngineError(f"unknown engine {name[:40]!r}", fix=hint)
     engine: Engine = import_module(ENGINES[key]).ENGINE

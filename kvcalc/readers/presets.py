@@ -90,7 +90,7 @@ def find_preset(name: str, extra: Path | None = None) -> Path:
     if found is not None:
         return found
     names = [word for path in preset_paths(extra) for word in (path.stem, *aliases_of(path))]
-    near = get_close_matches(key[:80], names, n=4, cutoff=0.4)
+    near = get_close_matches(key[:80], names, n=4, cutoff=0.6)
     hint = f"did you mean {', '.join(near)}?" if near else "kvcalc presets lists them"
     raise PresetError(f"there is no preset called {name[:60]!r}", fix=hint)
 
