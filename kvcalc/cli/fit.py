@@ -21,8 +21,9 @@ from kvcalc.engines.base import Engine
 from kvcalc.engines.estimate import estimate
 from kvcalc.engines.fit import BATCH, BOTH, SAMPLE, TOKENS, Fit, Memory, fit, frontier
 from kvcalc.engines.other_memory import Card, Other, other_memory, share_of_card
+from kvcalc.engines.other_memory.sizes import sizes_of
 from kvcalc.engines.weight_formats import bytes_in_format
-from kvcalc.errors import DeviceError, ExitCode, MissingExtraError, UsageError
+from kvcalc.errors import DeviceError, ExitCode, KvcalcError, MissingExtraError, UsageError
 from kvcalc.units import parse_memory
 
 EXAMPLES = (
@@ -142,9 +143,12 @@ def _memory(
     card = _card(place)
     usual = share_of_card(engine, model, request, card) if card else engine.share(request.options)
     share, share_origin = _utilization(room.utilization, usual, card is not None)
+    experts, copies = _shared_experts(weights, engine, model, request, reference, naming)
     return Memory(
         device_bytes=place.bytes,
         weights=weights,
+        expert_weights=experts,
+        expert_copies=copies,
         overhead=_bytes_or_zero(room.overhead),
         utilization=share,
         origin=place.origin,
@@ -153,6 +157,23 @@ def _memory(
         cache_alone=room.log is not None,
         other=_other(room, card, engine, model, request),
     )
+
+
+def _shared_experts(
+    weights: int, engine: Engine, model: Model, request: Request, reference: Reference, naming: Naming
+) -> tuple[int, int]:
+    """Bytes of routed experts, and the copies over which vLLM spreads them besides the ranks (fused_moe/config.py).
+
+    By the share of the parameters that they are, where preset and file say both; elsewhere each copy counts as whole.
+    """
+    experts = sizes_of(model).experts if engine.name == "vllm" and request.dp_size > 1 and weights else 0
+    if not experts:
+        return 0, 1
+    try:
+        parameters = _parameters(model, reference, naming)
+    except KvcalcError:
+        return 0, 1
+    return (weights * experts // parameters, request.dp_size) if experts < parameters else (0, 1)
 
 
 def _other(room: Room, card: Card | None, engine: Engine, model: Model, request: Request) -> Other | None:

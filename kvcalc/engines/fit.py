@@ -38,6 +38,8 @@ class Memory:
     utilization_origin: str = ""
     cache_alone: bool = False  # the bytes are those of the cache: weights and shares are taken off already
     other: Other | None = None  # what else the engine takes, an interval; None where nothing is said of it
+    expert_weights: int = 0  # of the weights: routed experts, which data-parallel copies share as well
+    expert_copies: int = 1  # those copies
     at_least: bool = False  # count its lower end: what may fit, instead of what is certain to
 
     @property
@@ -47,12 +49,16 @@ class Memory:
             return 0
         return self.other.low if self.at_least or self.other.high is None else self.other.high
 
+    def weights_of_rank(self, ranks: int) -> int:
+        """Each rank's part: even over the ranks of a copy, and routed experts over those of all copies."""
+        return ceil_div(self.weights - self.expert_weights, ranks) + ceil_div(self.expert_weights, ranks * self.expert_copies)
+
     def budget(self, ranks: int = 1, *, of_rest: bool = False) -> int:
         """What one rank has left for its cache: the weights spread evenly over the ranks that share them.
 
         memory · utilization − weights / ranks − overhead − what else the engine takes; ``of_rest`` takes the share last.
         """
-        other = ceil_div(self.weights, ranks) + self.overhead + self.other_bytes
+        other = self.weights_of_rank(ranks) + self.overhead + self.other_bytes
         if of_rest:
             return floor((self.device_bytes - other) * self.utilization)
         return floor(self.device_bytes * self.utilization) - other

@@ -130,6 +130,9 @@ def _room_table(plan: Plan, memory: Memory, found: Fit | None = None) -> Table:
         table.add_row("share", "", share, f"{memory.utilization_origin}{rest}")
     if memory.weights:
         of = f"; a rank of {ranks} holds its part" if ranks > 1 else ""
+        if memory.expert_weights:
+            part = format_bytes(memory.weights_of_rank(ranks))
+            of = f"; each rank holds {part}, since the {memory.expert_copies} copies share the routed experts"
         table.add_row("weights", f"{memory.weights:,}", format_bytes(memory.weights), memory.weights_origin + of)
     if memory.overhead:
         table.add_row("overhead", f"{memory.overhead:,}", format_bytes(memory.overhead), "flag --overhead")
@@ -193,7 +196,7 @@ def _remarks(found: Fit) -> Iterable[tuple[str, str]]:
 
 def weights_alone(plan: Plan, memory: Memory) -> str:
     """That the weights have no room, whatever the cache, and what would help; nothing where they have."""
-    share = ceil_div(memory.weights, plan.ranks or 1)
+    share = memory.weights_of_rank(plan.ranks or 1)
     room = floor(memory.device_bytes * memory.utilization)
     if share <= room:
         return ""

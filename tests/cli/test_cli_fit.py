@@ -107,6 +107,18 @@ def test_weights_that_alone_exceed_the_card(capsys: pytest.CaptureFixture[str]) 
     assert "at least 7 cards" in found["weights_alone"]
 
 
+def test_copies_share_the_routed_experts(capsys: pytest.CaptureFixture[str]) -> None:
+    """Qwen3-30B-A3B: 48 layers of 128 experts of 3 · 2,048 · 768; two copies of vLLM hold half of them each."""
+    words = ("qwen3-30b-a3b", "--memory", "80GiB", "--weights", "auto", "--tokens", "1k", "--overhead", "0")
+    experts = 2 * 48 * 128 * 3 * 2048 * 768
+    whole = 2 * 30_532_122_624
+    _, found = answer(capsys, *words, "--engine", "vllm", "--dp", "2")
+    rest = 80 * 2**30 - found["held_back_bytes"] - found["budget_bytes"]
+    assert abs(rest - (whole - experts // 2)) <= 2
+    _, dense = answer(capsys, "qwen3-8b", *words[1:], "--engine", "vllm", "--dp", "2")
+    assert 80 * 2**30 - dense["held_back_bytes"] - dense["budget_bytes"] == 2 * 8_190_735_360
+
+
 def test_several_cards_are_as_many_ranks(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("qwen3-0.6b", "--engine", "vllm", "--tokens", "1k")
     code, found = answer(capsys, *words, "--gpu", "2x4090")

@@ -33,6 +33,7 @@ class Sizes:
     attention_only: bool = True
     layers: int = 0
     tied: bool = False  # embeddings and head are one tensor
+    experts: int = 0  # parameters of all routed experts; 0 where there are none, or the file doesn't say
 
 
 def sizes_of(model: Model) -> Sizes:
@@ -40,7 +41,20 @@ def sizes_of(model: Model) -> Sizes:
     held = model.metadata
     found = _of_gguf(held) if isinstance(held, GgufMetadata) else _of_config(held, model)
     recurrent = any(isinstance(part, Recurrent) for layer in model.layers for part in layer)
-    return Sizes(*found, attention_only=not recurrent, layers=len(model.layers), tied=_tied(held, model))
+    return Sizes(
+        *found, attention_only=not recurrent, layers=len(model.layers), tied=_tied(held, model), experts=_experts(held, model)
+    )
+
+
+_COUNTS = ("n_routed_experts", "num_experts", "num_local_experts")
+
+
+def _experts(held: Mapping[str, object], model: Model) -> int:
+    """Three matrices an expert, in every layer but the leading dense ones."""
+    places = [] if isinstance(held, GgufMetadata) else list(_places(held))
+    hidden, wide, count = (_first(places, names) for names in (_HIDDEN, _EXPERT, _COUNTS))
+    dense = _first(places, ("first_k_dense_replace",)) or 0
+    return 3 * hidden * wide * count * max(len(model.layers) - dense, 0) if hidden and wide and count else 0
 
 
 # Classes whose default ties the two (transformers, configuration_*.py: tie_word_embeddings = True).
