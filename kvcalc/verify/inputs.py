@@ -17,7 +17,7 @@ from torch import Tensor
 from kvcalc.verify.codecs import LIMIT, PLAIN
 
 BLOCK = 64
-KEPT_BYTES = 32 * 2**20
+KEPT_BYTES = 50 * 2**20
 
 Key = tuple[object, ...]
 
