@@ -70,10 +70,10 @@ def weights_of_hub(repository: str, revision: str | None) -> Weights:
 
 
 def weights_of_preset(name: str, extra: Path | None) -> Weights:
-    """The published checkpoint's bytes, or published parameters × bytes of their type. Raises PresetError."""
+    """The bytes of its tensors in their own format, or parameters × bytes of their type. Raises PresetError."""
     preset = read_preset(find_preset(name, extra))
     if preset.weights_bytes is not None:
-        return preset.weights_bytes, f"preset {preset.name}: the published checkpoint's {preset.weights_format or 'own format'}"
+        return preset.weights_bytes, f"preset {preset.name}: its tensors in {preset.weights_format or 'their own format'}"
     if preset.parameters is None:
         raise PresetError(f"the preset {preset.name} names no parameters, so the size of its weights isn't known", fix=_ASK)
     dtype = find_dtype(preset.weights_dtype or "bfloat16")

@@ -71,7 +71,7 @@ def test_nearly_every_preset_knows_its_size() -> None:
 
 def test_a_checkpoint_in_several_types() -> None:
     """gpt-oss-20b's index states metadata.total_size = 13,761,264,768: experts in MXFP4, the rest in bfloat16."""
-    assert weights_of_preset("gpt-oss-20b", None) == (13_761_264_768, "preset gpt-oss-20b: the published checkpoint's mxfp4")
+    assert weights_of_preset("gpt-oss-20b", None) == (13_761_264_768, "preset gpt-oss-20b: its tensors in mxfp4")
     assert weights_of_preset("gpt-oss-120b", None)[0] == 65_248_815_744
 
 
