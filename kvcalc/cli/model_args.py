@@ -234,9 +234,16 @@ def flag_fields(naming: Described) -> dict[str, Field]:
     return found
 
 
+def _constant(word: str) -> float:
+    """Infinity, as published files have it. Raises UsageError for NaN, which equals nothing, itself included."""
+    if word == "NaN":
+        raise UsageError("NaN is no value of a field", fix="write --set KEY=VALUE with a number, a word or JSON")
+    return float(word)
+
+
 def _json_value(value: str, text: str) -> object:
     try:
-        return json.loads(value)
+        return json.loads(value, parse_constant=_constant)
     except (ValueError, RecursionError):
         if value.replace("_", "").replace("-", "").isalnum():
             return value

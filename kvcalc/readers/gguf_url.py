@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -14,9 +15,12 @@ from urllib.parse import urlsplit
 from kvcalc.errors import HubError
 
 CHUNK = 2 * 2**20
-TIMEOUT_SECONDS = 30
+TIMEOUT_SECONDS = 30  # without a byte
+WHOLE_SECONDS = 600  # for a file's header, however many requests it takes
+LEAST_BYTES = 2**10  # of an answer before the end of the file; less is a server that would be asked for ever
 _PARTIAL_CONTENT, _PAST_THE_END, _NOT_FOUND = 206, 416, 404
 _NOT_ALLOWED = (401, 403)
+_FETCH = "fetch the file, and name it with --gguf"
 
 
 class RangeFile(io.RawIOBase):
@@ -31,6 +35,7 @@ class RangeFile(io.RawIOBase):
         self._buffer = b""
         self._start = 0  # of the buffer
         self.size: int | None = None
+        self._until = time.monotonic() + WHOLE_SECONDS
         self._load()
 
     def readable(self) -> bool:
@@ -83,11 +88,26 @@ class RangeFile(io.RawIOBase):
         if answer.status == _PARTIAL_CONTENT:
             self.size = _number(answer.headers.get("Content-Range", "").rpartition("/")[2])
         elif self._offset:
-            raise HubError("the server does not give ranges of a file", self._url, "fetch the file, and name it with --gguf")
+            raise HubError("the server does not give ranges of a file", self._url, _FETCH)
         else:
             self.size = _number(answer.headers.get("Content-Length", ""))
         self._start = self._offset
-        self._buffer = answer.read(self._chunk)
+        self._buffer = self._received(answer)
+        end = self._start + len(self._buffer)
+        if self.size is not None and len(self._buffer) < min(LEAST_BYTES, self._chunk) and end < self.size:
+            raise HubError(f"the server answers {len(self._buffer)} bytes at a time", self._url, _FETCH)
+
+    def _received(self, answer: HTTPResponse) -> bytes:
+        """Up to a chunk of the answer, as it comes: a server that drips must not hold us for ever."""
+        found = bytearray()
+        while len(found) < self._chunk:
+            if time.monotonic() > self._until:
+                raise HubError(f"the server took over {WHOLE_SECONDS} seconds", self._url, _FETCH)
+            piece = answer.read1(self._chunk - len(found))
+            if not piece:
+                break
+            found += piece
+        return bytes(found)
 
 
 def _number(text: str) -> int | None:
@@ -106,11 +126,13 @@ class _SameHostOnly(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> urllib.request.Request | None:
-        """Follow to http(s) alone, without credentials for another host."""
-        if urlsplit(newurl).scheme not in ("http", "https"):
+        """Follow to http(s) alone, without credentials for another host or over a line that anyone can read."""
+        before, after = urlsplit(req.full_url), urlsplit(newurl)
+        if after.scheme not in ("http", "https"):
             return None
         further = super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]  # HTTPMessage is a Message
-        if further is not None and urlsplit(newurl).netloc != urlsplit(req.full_url).netloc:
+        laid_open = before.scheme == "https" and after.scheme == "http"
+        if further is not None and (laid_open or after.netloc != before.netloc):
             further.remove_header("Authorization")
         return further
 

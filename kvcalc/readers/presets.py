@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -75,7 +76,7 @@ def _paths_in(places: list[Path]) -> Iterator[Path]:
     seen: set[str] = set()
     for folder in places:
         for path in sorted(folder.glob("*.yaml")):
-            if path.name not in seen:
+            if path.name not in seen and path.is_file():  # a pipe among them would never answer
                 seen.add(path.name)
                 yield path
 
@@ -159,14 +160,17 @@ def read_preset(path: Path) -> Preset:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """YAML without anchors: a few aliases can stand for a billion nodes. Raises PresetError."""
+    """YAML without anchors: a few aliases can stand for a billion nodes. Raises PresetError.
+
+    A key that is given twice, and a word that versions of YAML read differently (``020``, ``1:30``, ``yes``), is refused.
+    """
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         if ("&" in text or "*" in text) and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=loader)):
             raise PresetError("YAML aliases (*name) are not taken in presets", where, "write the value out")
-        return yaml.load(text, Loader=loader)  # noqa: S506 - one of the two safe loaders
+        return _constructed(loader(text), where)
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         place = f"{where}: line {mark.line + 1}, column {mark.column + 1}" if mark else where
@@ -175,6 +179,47 @@ def parse_yaml(text: str, where: str) -> Any:
         ) from None
     except (RecursionError, ValueError, OverflowError):
         raise PresetError("this YAML can't be read: nested too deep, or an impossible value", where, "simplify it") from None
+
+
+def _constructed(reader: Any, where: str) -> Any:
+    """The value of a document whose words mean one thing. Raises PresetError, and what the reader raises."""
+    try:
+        root = reader.get_single_node()
+        if root is None:
+            return None
+        _refuse_doubt(root, where)
+        return reader.construct_document(root)
+    finally:
+        reader.dispose()
+
+
+def _refuse_doubt(root: Any, where: str) -> None:
+    """Go through every node, without recursion. Raises PresetError."""
+    nodes = [root]
+    while nodes:
+        node = nodes.pop()
+        place = f"{where}: line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
+        if isinstance(node.value, str):
+            if _DOUBTFUL.get(node.tag, _NEVER).fullmatch(node.value):
+                raise PresetError(f"versions of YAML read {node.value[:40]} differently", place, _PLAIN)
+        elif node.id == "mapping":
+            keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key.value, str)]
+            twice = next((name for (_, name), times in Counter(keys).items() if times > 1), None)
+            if twice is not None:
+                raise PresetError(f"the key {twice[:40]!r} is given twice", place, "give it once")
+            nodes += [part for pair in node.value for part in pair]
+        else:
+            nodes += node.value
+
+
+_PLAIN = "write a plain number, true or false, or put the word in quotes"
+_NEVER = re.compile(r"(?!)")
+_CLOCK = r"[-+]?[0-9][0-9_]*(:[0-9]+)+(\.[0-9_]*)?"  # 1:30 is 90 in YAML 1.1, and a word in 1.2
+_DOUBTFUL = {
+    "tag:yaml.org,2002:bool": re.compile(r"(?i)yes|no|on|off"),
+    "tag:yaml.org,2002:int": re.compile(rf"[-+]?0[0-9_]+|{_CLOCK}"),  # 020 is 16 in YAML 1.1, and 20 in 1.2
+    "tag:yaml.org,2002:float": re.compile(_CLOCK),
+}
 
 
 def preset_model(name: str, extra: Path | None = None, overrides: Mapping[str, Field] | None = None, assume: str = "") -> Model:

@@ -135,7 +135,12 @@ def _header_bytes(path: Path) -> int:
 
 
 def _header(path: Path) -> Mapping[str, object]:
-    """A safetensors file's header. Raises ConfigError."""
+    """A safetensors file's header. Raises ConfigError.
+
+    Pipes and devices that stand in a folder are not opened: one that nobody writes to would never answer.
+    """
+    if not path.is_file():
+        raise ConfigError("this is not a regular file", str(path), _ASK)
     try:
         with path.open("rb") as file:
             start = file.read(8)

@@ -297,3 +297,10 @@ def test_a_bare_number_as_memory_is_a_unit_forgotten(cli: Cli) -> None:
     ran = cli("fit", "llama-8b", "--memory", "24")
     assert (ran.code, "24 bytes?" in ran.err, "24GiB" in ran.err) == (2, True, True)
     assert cli("fit", "llama-8b", "--memory", "24B").code == 1
+
+
+@pytest.mark.parametrize("value", ["NaN", "[1, NaN]", '{"a": NaN}'])
+def test_a_field_that_equals_nothing_is_refused_as_such(value: str, cli: Cli) -> None:
+    ran = cli("estimate", "llama-8b", "--set", f"head_dim={value}")
+    assert ran.code == 2
+    assert "NaN is no value of a field" in ran.err

@@ -6,7 +6,9 @@ import io
 import json
 import os
 import threading
+import urllib.request
 from collections.abc import Iterator
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, cast
@@ -16,6 +18,7 @@ from gguf_files import LLAMA, TENSORS, header
 
 from kvcalc.core.gguf import GgufMetadata
 from kvcalc.errors import GgufError, HubError, UsageError
+from kvcalc.readers import gguf_url
 from kvcalc.readers.gguf import read_gguf, read_stream, split_names
 from kvcalc.readers.gguf_url import RangeFile, open_url
 
@@ -167,6 +170,7 @@ class Server(BaseHTTPRequestHandler):
     files: dict[str, bytes] = {}  # noqa: RUF012 - shared by the handler's instances on purpose
     asked: list[str] = []  # noqa: RUF012 - as above
     ranges = True
+    most = 2**40  # bytes of an answer
 
     def do_GET(self) -> None:
         """A range of a file, or all of it."""
@@ -195,7 +199,7 @@ class Server(BaseHTTPRequestHandler):
         elif first >= len(raw):
             self.send_error(416)
         else:
-            piece = raw[first : last + 1]
+            piece = raw[first : min(last + 1, first + self.most)]
             self.send_response(206)
             self.send_header("Content-Range", f"bytes {first}-{first + len(piece) - 1}/{len(raw)}")
             self.send_header("Content-Length", str(len(piece)))
@@ -209,7 +213,7 @@ class Server(BaseHTTPRequestHandler):
 @pytest.fixture
 def address() -> Iterator[str]:
     """A server on this machine."""
-    Server.files, Server.asked, Server.ranges = {}, [], True
+    Server.files, Server.asked, Server.ranges, Server.most = {}, [], True, 2**40
     server = Quiet(("127.0.0.1", 0), Server)
     PORT[0] = int(server.server_address[1])
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -248,6 +252,41 @@ def test_a_token_does_not_follow_to_another_host(address: str) -> None:
     stream, _ = open_url(f"{address}/away/m.gguf", {"Authorization": "Bearer secret"})
     stream.close()
     assert [("secret" in line) for line in Server.asked] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "kept"),
+    [
+        ("https://host/m.gguf", "http://host/m.gguf", False),
+        ("https://host/m.gguf", "https://other/m.gguf", False),
+        ("https://host/m.gguf", "https://host/n.gguf", True),
+        ("http://host/m.gguf", "https://host/m.gguf", True),
+    ],
+)
+def test_a_token_does_not_follow_to_a_line_that_anyone_can_read(start: str, end: str, kept: bool) -> None:
+    asked = urllib.request.Request(start, headers={"authorization": "Bearer secret"})
+    further = gguf_url._SameHostOnly().redirect_request(asked, io.BytesIO(), 302, "", Message(), end)
+    assert further is not None
+    assert further.has_header("Authorization") is kept
+
+
+def test_a_server_of_one_byte_ranges_is_not_asked_for_ever(address: str) -> None:
+    Server.files, Server.most = {"/m.gguf": RAW}, 1
+    with pytest.raises(HubError, match="1 bytes at a time"):
+        read_gguf(f"{address}/m.gguf")
+    assert len(Server.asked) == 1
+
+
+def test_a_server_of_short_ranges_is_read_on(address: str) -> None:
+    Server.files, Server.most = {"/m.gguf": header({"scores": ("[f32]", [0.0] * 2_000), **LLAMA})}, 1_024
+    assert read_gguf(f"{address}/m.gguf").metadata["llama.block_count"] == 2
+
+
+def test_the_whole_transfer_ends(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Server.files = {"/m.gguf": RAW}
+    monkeypatch.setattr(gguf_url, "WHOLE_SECONDS", -1)
+    with pytest.raises(HubError, match="the server took over"):
+        read_gguf(f"{address}/m.gguf")
 
 
 def test_split_files_are_followed_on_a_server(address: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -263,6 +264,31 @@ def test_hostile_yaml_is_one_clear_error(name: str) -> None:
         parse_yaml(HOSTILE[name], "mine.yaml")
     assert caught.value.where.startswith("mine.yaml")
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("word", ["1:30", "020", "-01", "yes", "No", "on", "OFF", "1:30.5"])
+def test_a_word_that_versions_of_yaml_read_differently_is_refused(word: str) -> None:
+    for text in (f"a: {word}", f"a: [{{b: {word}}}]", f"{word}: a"):
+        with pytest.raises(PresetError, match="versions of YAML") as caught:
+            parse_yaml(text, "mine.yaml")
+        assert caught.value.where.startswith("mine.yaml: line 1")
+    assert parse_yaml(f"a: '{word}'", "mine.yaml") == {"a": word}
+
+
+def test_a_word_that_means_one_thing_is_taken() -> None:
+    words = parse_yaml("[20, 0, 0x20, 1.5, 0.5, true, False, null, a, 1e-5, -1]", "mine.yaml")
+    assert words == [20, 0, 32, 1.5, 0.5, True, False, None, "a", "1e-5", -1]
+
+
+@pytest.mark.parametrize("text", ["a: 1\na: 2", "a: {b: 1, b: 1}", "- {b: 1, c: 2, b: 3}", "a: 1\n'a': 2"])
+def test_a_key_that_is_given_twice_is_refused(text: str) -> None:
+    with pytest.raises(PresetError, match=r"the key '.' is given twice"):
+        parse_yaml(text, "mine.yaml")
+
+
+def test_a_pipe_among_one_s_own_presets_is_passed_over(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "piped.yaml")
+    assert not any(path.name == "piped.yaml" for path in preset_paths(tmp_path))
 
 
 @pytest.mark.parametrize("text", ["", "5", "[]", "just words", "null"], ids=repr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import struct
 from pathlib import Path
@@ -110,6 +111,12 @@ def test_headers_that_lie(tmp_path: Path, end: object) -> None:
     """Offsets that can't be."""
     safetensors(tmp_path / "model.safetensors", {"a": tensor(end)})
     with pytest.raises(InputError):
+        weights_of_folder(tmp_path)
+
+
+def test_a_pipe_in_a_folder_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.safetensors")
+    with pytest.raises(ConfigError, match="not a regular file"):
         weights_of_folder(tmp_path)
 
 
