@@ -60,11 +60,8 @@ def _repr(self: Any) -> str:
     return f"{type(self).__name__}({', '.join(f'{name}={held!r}' for name, held in self.__dict__.items())})"
 
 
-def _set(self: Any, name: str, held: object) -> None:
-    """Once each: by ``__init__``."""
-    if name in self.__dict__:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}")
-    self.__dict__[name] = held
+def _set(_self: Any, name: str, _held: object) -> None:
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
 def _delete(_self: Any, name: str) -> None:

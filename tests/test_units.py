@@ -18,6 +18,7 @@ from kvcalc.units import (
     parse_bytes,
     parse_count,
     parse_counts,
+    parse_memory,
     round_up,
 )
 
@@ -207,3 +208,17 @@ def test_no_text_breaks_the_parsers(text: str) -> None:
     for parse in (parse_count, parse_bytes, parse_counts):
         with suppress(UsageError):
             parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("24GiB", 24 * 2**30), ("24B", 24), ("1048576", 2**20), ("25769803776", 24 * 2**30)]
+)
+def test_a_device_has_a_size(text: str, expected: int) -> None:
+    assert parse_memory(text) == expected
+
+
+@pytest.mark.parametrize("text", ["24", " 80 ", "1048575"])
+def test_a_bare_number_below_a_mib_is_a_unit_forgotten(text: str) -> None:
+    with pytest.raises(UsageError, match="bytes\\?") as raised:
+        parse_memory(text)
+    assert f"write {text.strip()}GiB" in str(raised.value.fix)

@@ -66,3 +66,23 @@ def test_works_with_replace_fields_and_match() -> None:
 
 def test_defaults_are_made_anew() -> None:
     assert Point(1).more is not Point(1).more
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "problem"),
+    [
+        ((1, 2, 3), {}, "takes 2 values, 3 were given"),
+        ((1,), {"x": 2}, "got 'x' twice"),
+        ((), {"y": 2}, "lacks 'x'"),
+        ((1,), {"z": 2}, "has no 'z'"),
+    ],
+)
+def test_made_with_other_values_than_its_fields(given: tuple[int, ...], named: dict[str, int], problem: str) -> None:
+    with pytest.raises(TypeError, match=problem):
+        Other(*given, **named)
+
+
+def test_no_field_can_be_added() -> None:
+    point = Point(1)
+    with pytest.raises(FrozenInstanceError, match="new"):
+        point.new = 1  # type: ignore[attr-defined]

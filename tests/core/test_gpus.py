@@ -117,3 +117,11 @@ def test_several_of_one_card() -> None:
     assert counted("8 x h100") == (8, "h100")
     assert counted("h100") == (1, "h100")
     assert plain("NVIDIA GeForce RTX 4090") == "rtx4090"
+
+
+@pytest.mark.parametrize("name", ["RTX 2060 Founders Edition", "2060 oc"])
+def test_words_that_say_nothing_of_the_size_leave_two_cards(name: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        find_gpu(name)
+    assert "rtx-2060-6gb" in str(raised.value.fix) + str(raised.value)
+    assert "rtx-2060-12gb" in str(raised.value.fix) + str(raised.value)

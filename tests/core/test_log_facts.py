@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +18,11 @@ def test_a_rounded_size_covers_half_a_last_digit_either_side() -> None:
     assert not figure.covers(3_331_000)
     assert not figure.exact
     assert (figure.low, figure.high) == (-(-3185 * MIB // 1000), 3195 * MIB // 1000)
+
+
+def test_the_printed_number_is_kept_as_it_stands() -> None:
+    assert Figure("3.1", MIB).exact_value == Fraction(31, 10) * MIB
+    assert Figure("3.1", MIB).value == 3_250_585  # whole bytes
 
 
 def test_a_count_covers_itself_alone() -> None:
