@@ -48,6 +48,6 @@ def size(name: str) -> str:
 
 PAIR = r"(?<![\w.])['\"]?(?P<key>{})['\"]?(?:=|: )(?P<value>'[^']{{0,400}}'|[^,'\s)}}\]]{{1,100}})"
 WORD = r"\w{1,12}"
-NAMED_SIZE = r"\d{1,9}(?:\.\d{1,9})? [KMGT]?i?B"
 UNITS = {"_mib": 2**20, "_gib": 2**30, "_bytes": 1, "_x": 10**6}  # ratios are held in millionths
 SUFFIXES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+NAMED_SIZE = rf"\d{{1,9}}(?:\.\d{{1,9}})? (?:{'|'.join(SUFFIXES)})"  # a unit that is none is no size

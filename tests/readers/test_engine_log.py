@@ -308,6 +308,15 @@ def test_a_log_without_a_known_line_is_one_clear_error(data: bytes) -> None:
     assert "engine's start" in caught.value.fix
 
 
+@pytest.mark.parametrize("unit", ["iB", "kB", "QiB", "mib", ""])
+@pytest.mark.parametrize(
+    "line", ['msg=offload layers.model=62 memory.required.kv="9.5 {}"', 'msg="kv cache" device=CUDA0 size="9.5 {}"']
+)
+def test_a_size_in_a_unit_that_is_none_is_not_read(line: str, unit: str) -> None:
+    with pytest.raises(LogError):
+        read_log(io.BytesIO(line.format(unit).encode()), "made")
+
+
 def test_a_line_longer_than_the_limit_is_cut_and_the_next_is_whole() -> None:
     text = (
         b"x" * (3 * CHUNK)
