@@ -103,7 +103,7 @@ def test_a_program_that_uses_it_passes_mypy_strict(tmp_path: Path) -> None:
 
 
 def test_a_wrong_use_fails_mypy(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(CONSUMER.replace("tokens=tokens", "tokens=str(tokens)"))
+    (tmp_path / "program.py").write_text(CONSUMER.replace("tokens=tokens", "tokens=[tokens]"))
     env = {**os.environ, "MYPYPATH": str(ROOT)}
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "program.py"]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=900, check=False)
