@@ -200,7 +200,8 @@ def _refuse_doubt(root: Any, where: str) -> None:
         node = nodes.pop()
         place = f"{where}: line {node.start_mark.line + 1}, column {node.start_mark.column + 1}"
         if isinstance(node.value, str):
-            if _DOUBTFUL.get(node.tag, _NEVER).fullmatch(node.value):
+            doubtful = _DOUBTFUL.get(node.tag)
+            if doubtful and re.fullmatch(doubtful, node.value):
                 raise PresetError(f"versions of YAML read {node.value[:40]} differently", place, _PLAIN)
         elif node.id == "mapping":
             keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key.value, str)]
@@ -213,12 +214,11 @@ def _refuse_doubt(root: Any, where: str) -> None:
 
 
 _PLAIN = "write a plain number, true or false, or put the word in quotes"
-_NEVER = re.compile(r"(?!)")
 _CLOCK = r"[-+]?[0-9][0-9_]*(:[0-9]+)+(\.[0-9_]*)?"  # 1:30 is 90 in YAML 1.1, and a word in 1.2
-_DOUBTFUL = {
-    "tag:yaml.org,2002:bool": re.compile(r"(?i)yes|no|on|off"),
-    "tag:yaml.org,2002:int": re.compile(rf"[-+]?0[0-9_]+|{_CLOCK}"),  # 020 is 16 in YAML 1.1, and 20 in 1.2
-    "tag:yaml.org,2002:float": re.compile(_CLOCK),
+_DOUBTFUL = {  # compiled when they are used: a shipped preset needs none
+    "tag:yaml.org,2002:bool": r"(?i)yes|no|on|off",
+    "tag:yaml.org,2002:int": rf"[-+]?0[0-9_]+|{_CLOCK}",  # 020 is 16 in YAML 1.1, and 20 in 1.2
+    "tag:yaml.org,2002:float": _CLOCK,
 }
 
 
